@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def bare_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where profiles and kept names of one test would be; processes that it starts inherit it."""
+    """Profiles and kept names of one test would be here; processes that it starts inherit it."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))

@@ -1,4 +1,4 @@
-"""What goes into a support bundle: bounded, masked, and noted where it is missing."""
+"""A support bundle is bounded, masked, and notes what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Clients of commands: options from the command line, the environment and profiles, in order."""
+"""Commands take their client's options from the command line, the environment and profiles, in
+order."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from support.shell import oncelog
 
 
 def saved(**options: Any) -> None:
-    """One profile, in use."""
+    """Save one profile, and make it the one in use."""
     save_profiles(
         Profiles("p", None, {"p": Profile("profile:1", options=options), "bare": Profile()})
     )

@@ -16,7 +16,7 @@ from oncelog_cli.main import run_command
 
 @pytest.fixture(params=list(PLACES))
 def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One after the other, with a home of its own."""
+    """Each test gets a shell with a home of its own, one after the other."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SHELL", f"/usr/bin/{request.param}")
     return str(request.param)

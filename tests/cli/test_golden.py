@@ -57,7 +57,7 @@ def bare_home() -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """The cluster that all cases share, and a machine on which nothing is set."""
+    """All cases share this cluster, and a machine on which nothing is set."""
     directory = tmp_path_factory.mktemp("golden")
     with nowhere(directory):
         async with real_cluster(directory / "cluster") as cluster:
@@ -94,7 +94,7 @@ async def test_the_golden_file(path: str, world: World) -> None:
 
 
 def checked_document(path: str, shown: Shown) -> dict[str, Any]:
-    """The document of a run, if it keeps the contract."""
+    """Return the document of a run, if it keeps the contract."""
     document: dict[str, Any] = shown.document
     assert list(document)[:2] == ["_command", "_version"]
     assert (document["_command"], document["_version"]) == (path, JSON_VERSION)

@@ -1,4 +1,4 @@
-"""Partitions, durations, times and files of offsets, as people write them."""
+"""These tests check how people write partitions, durations, times and files of offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a cluster unhealthy, check by check."""
+"""These tests go through what makes a cluster unhealthy, check by check."""
 
 from __future__ import annotations
 

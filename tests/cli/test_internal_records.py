@@ -1,4 +1,4 @@
-"""What coordinators write, as JSON: made by their own code."""
+"""The coordinators' own code makes the records that are shown as JSON here."""
 
 from __future__ import annotations
 

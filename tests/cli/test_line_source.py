@@ -1,4 +1,4 @@
-"""Lines from files, pipes and devices."""
+"""These tests read lines from files, pipes and devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ pytestmark = pytest.mark.asyncio
 
 
 async def lines_of(source: LineSource) -> list[bytes]:
-    """All lines."""
     return [line async for chunk in source.chunks() for line in chunk]
 
 

@@ -1,4 +1,4 @@
-"""The command as a whole: its help, and what a wrong line is answered."""
+"""These tests check the help of the whole command, and what a wrong line is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for the next press of Tab: fresh ones only, and never in the way."""
+"""The next press of Tab gets fresh names only, and they are never in the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grammar of --offset, and what it means on a partition."""
+"""The grammar of --offset has a meaning on each partition."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ START, END = Point(Base.START), Point(Base.END)
 
 
 def at(number: int) -> Point:
-    """An offset."""
     return Point(Base.ZERO, number)
 
 
 def ago(ms: int) -> Point:
-    """A time before now."""
+    """Return the point that is so long before now."""
     return Point(Base.TIME, NOW_MS - ms)
 
 

@@ -1,4 +1,4 @@
-"""Shared options: where a cluster is found, and what KEY=VALUE means."""
+"""Shared options say where a cluster is found, and what KEY=VALUE means."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from support.shell import COMMAND, environment
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine on which nothing is set."""
+    """Pretend that nothing is set on this machine."""
     monkeypatch.delenv("ONCELOG_BOOTSTRAP", raising=False)
     monkeypatch.setenv("ONCELOG_DIR", str(tmp_path))
     return tmp_path
@@ -138,7 +138,7 @@ async def test_the_shell_completes_transactional_ids(typed: str, offered: list[s
 
 
 async def completed(typed: str, bootstrap: str) -> list[str]:
-    """What the shell offers for the last word."""
+    """Return what the shell offers for the last word."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         env=environment(

@@ -1,4 +1,4 @@
-"""Which names patterns pick."""
+"""These tests check which names patterns pick."""
 
 from __future__ import annotations
 

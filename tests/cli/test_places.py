@@ -1,4 +1,4 @@
-"""Where the user's cache is."""
+"""These tests check where the user's cache is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of profiles: what it may say, what is said of one that is wrong, and how it changes."""
+"""The file of profiles is checked, changed, and complained about when it is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The progress bar: seen by a person only."""
+"""Only a person sees the progress bar."""
 
 from __future__ import annotations
 

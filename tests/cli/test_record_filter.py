@@ -1,4 +1,4 @@
-"""The grammar of ``--grep``."""
+"""These tests check the grammar of ``--grep``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as JSON lines and by format strings; reading what was written is exact."""
+"""Records become JSON lines or formatted text; reading what was written is exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output: aligned text, the JSON envelope, one line an error."""
+"""Output is aligned text, the JSON envelope, or one line an error."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_yaml_is_the_same_document(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def tsv(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    """What was printed, as columns."""
+    """Return what was printed, as columns."""
     return [line.split("\t") for line in capsys.readouterr().out.splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""Errors as a shell sees them."""
+"""These tests check which errors a shell sees."""
 
 from __future__ import annotations
 

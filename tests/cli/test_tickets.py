@@ -1,4 +1,5 @@
-"""Tickets and receipts: JSON, files of it, and what commands have printed."""
+"""Tickets and receipts are read from JSON, from files of it, and from what commands have
+printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands from annotated functions: what a parameter takes, and what help says of it."""
+"""An annotated function becomes a command: its parameters take values, and help describes them."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def many(
     word: Annotated[str, Option("--word", parser=upper)] = "a",
     quiet: Annotated[bool, Option("--quiet", "-q")] = False,
 ) -> None:
-    """Does much.
+    """Do much.
 
-    And says so.
+    And say so.
     """
     SEEN.update(locals())
 
@@ -110,7 +110,7 @@ def test_wrong_values_are_refused(words: list[str], said: str) -> None:
 
 def test_help_says_what_the_declaration_says() -> None:
     shown = run(command_of(many, "many"), "-h").output
-    assert shown.startswith("Usage: x [OPTIONS] NAME...\n\n  Does much.\n\n  And says so.\n")
+    assert shown.startswith("Usage: x [OPTIONS] NAME...\n\n  Do much.\n\n  And say so.\n")
     assert "Arguments:\n  NAME...  Who.\n" in shown
     assert "--color [red|blue]" in shown
     assert "[default: red]" in shown
@@ -150,12 +150,12 @@ def test_a_groups_own_function_is_called_first() -> None:
     def whole(
         context: typed.Context, loud: Annotated[bool, Option("--loud", help="Loud.")] = False
     ) -> None:
-        """The whole."""
+        """Run the whole."""
         SEEN.update(loud=loud, inner=context.invoked_subcommand)
 
     app.command()(many)
     group = app.made("whole")
-    assert group.help == "The whole."
+    assert group.help == "Run the whole."
     assert run(group, "--loud").exit_code == 0
     assert SEEN == {"loud": True, "inner": None}
     assert run(group, "many", "a").exit_code == 0

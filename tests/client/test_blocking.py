@@ -1,4 +1,4 @@
-"""The blocking face: everything that the asynchronous one has, and the same outcomes."""
+"""The blocking face has everything that the asynchronous one has, and the same outcomes."""
 
 from __future__ import annotations
 

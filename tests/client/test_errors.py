@@ -1,4 +1,4 @@
-"""What errors promise and how they read."""
+"""These tests check what errors promise and how they read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``run(transactional_id=)`` and read_committed against real brokers in this process."""
+"""``run(transactional_id=)`` and read_committed meet real brokers in this process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def copy(record: Record) -> ProducerRecord:
 
 
 class Copier:
-    """One process that copies, as far as that can be had in this one."""
+    """It copies as one process would, as far as that can be had in this one."""
 
     def __init__(self, name: str, bootstrap: str) -> None:
         self.consumer = Consumer(
@@ -71,7 +71,7 @@ class Copier:
         await asyncio.wait_for(asyncio.gather(self.task, return_exceptions=True), 30)
 
     async def crash(self) -> None:
-        """In the middle of whatever it does; its partitions are another's at once."""
+        """Crash in the middle of whatever it does; its partitions are another's at once."""
         assert self.task is not None
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)

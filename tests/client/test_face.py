@@ -1,4 +1,4 @@
-"""Synchronous faces: threads, deliveries that are waited for, ends."""
+"""Synchronous faces have threads, wait for deliveries, and end."""
 
 from __future__ import annotations
 

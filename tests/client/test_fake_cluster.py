@@ -1,4 +1,4 @@
-"""The fake that the client's tests stand on: it appends, serves, refuses and breaks as told."""
+"""The client's tests stand on this fake: it appends, serves, refuses and breaks as told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorder of histories and its lines."""
+"""These tests check the recorder of histories and its lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sends(*offsets: int | None) -> tuple[MicroOp, ...]:
 
 
 def test_an_acknowledgement_without_offsets_knows_none() -> None:
-    """acks=0."""
+    """With acks=0 the broker answers nothing."""
     events: list[Event] = []
     recorder = HistoryRecorder("p1", events.append, lambda: 0.0)
     recorder.ok(recorder.invoke("send", "t", 0, [b"a"]), ())

@@ -1,4 +1,5 @@
-"""A loop in a thread: results, errors, order, deadlines, interrupts, and its end."""
+"""A loop in a thread gives results and errors, keeps order and deadlines, is interrupted, and
+ends."""
 
 from __future__ import annotations
 

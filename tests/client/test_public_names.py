@@ -1,4 +1,4 @@
-"""What users import from ``oncelog``: these names stay, wherever their modules move."""
+"""Users import these names from ``oncelog``: they stay, wherever their modules move."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_name_that_is_none_of_them() -> None:
 
 @pytest.mark.slow
 def test_each_is_importable_first_of_all() -> None:
-    """No import depends on another one that came before it."""
+    """Imports do not depend on others that came before."""
     program = "import sys\n" + "".join(
         f"from oncelog import {name}\n"
         "for each in [m for m in sys.modules if m.startswith('oncelog')]: del sys.modules[each]\n"

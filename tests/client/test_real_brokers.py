@@ -1,4 +1,4 @@
-"""The client against real brokers in this process: what the fake takes for granted."""
+"""The client proves against real brokers in this process what the fake takes for granted."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_leader_dies_under_load(tmp_path: Path) -> None:
 
 @pytest.mark.asyncio
 async def test_reading_until_idle(tmp_path: Path) -> None:
-    """Over markers and what was aborted too; in a group, and again when more has come."""
+    """It reads over markers and what was aborted too, in a group, and again when more has come."""
     async with Cluster(tmp_path, brokers=3) as cluster:
         await cluster.create_topic("t", partitions=3, replication_factor=3)
         servers = cluster.bootstrap

@@ -1,4 +1,4 @@
-"""Transactions against real brokers in this process: what the fake takes for granted."""
+"""Transactions prove against real brokers in this process what the fake takes for granted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def make(cluster: Cluster, **options: Any) -> Producer:
 
 
 async def visible(cluster: Cluster, topic: str, **options: Any) -> list[bytes | None]:
-    """What a reader of committed records finds, up to the end."""
+    """Return what a reader of committed records finds, up to the end."""
     given: dict[str, Any] = {"auto_offset_reset": "earliest", **options}
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap, **given) as consumer:
         found: list[bytes | None] = []

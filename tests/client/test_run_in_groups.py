@@ -32,7 +32,7 @@ def is_hopeless(number: int) -> bool:
 
 
 class Diary:
-    """What the handlers of all members did, in order."""
+    """It notes what the handlers of all members did, in order."""
 
     def __init__(self) -> None:
         self.done: list[tuple[bytes, int]] = []
@@ -64,7 +64,7 @@ def decode(record: Record) -> tuple[bytes, int]:
 
 
 class Runner:
-    """One member that runs."""
+    """It is one member that runs."""
 
     def __init__(self, name: str, bootstrap: str, diary: Diary) -> None:
         self.consumer = Consumer(

@@ -1,4 +1,4 @@
-"""Signals that close a consumer: in processes of their own, and where they are refused."""
+"""Signals close a consumer in a process of its own, or are refused."""
 
 from __future__ import annotations
 

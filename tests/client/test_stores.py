@@ -1,4 +1,4 @@
-"""Exactly once into SQLite: the helper, and both examples with crashes in the middle."""
+"""Records go into SQLite exactly once: the helper and both examples crash in the middle."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_offsets_go_forward_and_never_overlap(mark: Any) -> None:
 
 
 class Formatting:
-    """A driver whose parameters are written %s."""
+    """This driver's parameters are written %s."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -131,11 +131,11 @@ def fill(partition: FakePartition, count: int, begin: int = 0) -> None:
 
 
 class Crash(BaseException):
-    """As if the process had died here; nothing in the application catches it."""
+    """The process dies here, so to say; nothing in the application catches it."""
 
 
 class Dying(sqlite3.Connection):
-    """Dies at one of its commits: before it, or after it. ``with`` does not roll back then, as
+    """It dies at one of its commits: before it, or after it. ``with`` does not roll back then, as
     nothing is rolled back by a process that is dead: the file is closed as it is."""
 
     die_at = -1
@@ -155,7 +155,8 @@ class Dying(sqlite3.Connection):
 async def until_it_crashes(
     cluster: GroupCluster, path: Path, name: str, die_at: int, after: bool
 ) -> bool:
-    """One life of the example; whether it crashed. It ends by itself at the end of the topic."""
+    """Run one life of the example, and return whether it crashed. It ends by itself at the end of
+    the topic."""
     module = example(name)
     database = sqlite3.connect(path, factory=Dying)
     database.die_at, database.after = die_at, after

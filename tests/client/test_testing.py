@@ -1,4 +1,4 @@
-"""The door of the cluster for tests."""
+"""Tests come to the cluster through this door."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ VARIABLES = ("ONCELOG_BOOTSTRAP", "ONCELOG_PROFILE", "ONCELOG_DIR")
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user who has set nothing."""
+    """Pretend that the user has set nothing."""
     for name in (*VARIABLES, "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -31,50 +31,53 @@ AUXILIARIES = _words("""
 """Finite wherever they stand; the verb after one of them belongs to it."""
 
 IMPERATIVES = _words("""
-    abandon abort accept acquire act add adjust adopt advance agree allow alter announce append
-    apply arm arrange ask assert assign attach authenticate avoid await back be become begin
+    abandon abort accept acquire act add adjust adopt advance agree allow alter announce answer
+    append apply arm arrange ask assert assign attach authenticate avoid await back be become begin
     believe bind blame block boil bound break bring build calculate call cancel capture carry cast
     change charge check choose claim clear clone close collect combine come commit compact compare
     complain complete compute confirm connect consider construct consult consume continue convert
-    correct count crash create cross cut deal decide declare decline decode decompress decrement
-    defer delete deliver demand deny derive describe detach detect determine die discard disconnect
-    dispatch distribute divide do drain draw drive drop echo elect empty enable encode end enforce
-    enqueue ensure enter erase escape estimate evict examine exclude execute exit expand expect
-    expire explain export extend extract fail fall fence fill find finish fit flag flip flush focus
-    follow forbid forget forward free freeze fulfil gather generate get give go grow guard hand
-    handle hang have heal help hide hold hurry ignore import include increase increment infer
-    inform initialise insert inspect install interpret interrupt introduce invoke iterate join
-    judge keep kick kill know launch learn leave let level link list listen live load locate lock
-    look lose lower make map mark match measure meet merge mirror mix mount move multiply need
-    negotiate note notice notify obey object observe obtain omit open order outlive overwrite own
-    page pair park parse pass patch pause pay peek perform persist pick ping place plan point poll
-    prefer prepare preserve press prevent print probe process produce promise propose protect prove
-    provide prune publish pull pump punish purge push put query queue quote raise rank reach react
-    read rebuild recall receive reckon recompute reconcile reconnect record recover recycle redraw
-    reduce refer refresh refuse regard register reject relay release reload rely remain remember
-    remount remove rename render renew reopen repeat replace replay reply report request require
-    resend reserve reset resign resize resolve respond restart restore resume retain rethrow retire
-    retry return reuse revoke rewrite roll rotate round run sample satisfy save say scan schedule
-    scrape seal search see seek select send separate serve set settle share shift show shrink
-    shuffle shut sign simulate size skip sleep slow smooth sort spawn split spread squeeze stall
-    stamp stand start stay step stop store stream strip submit subscribe subtract succeed suffix
-    suggest sum summarise supervise suppress suspect suspend swap sweep switch sync take tell
-    terminate test throw tie time tolerate touch trace track transfer transform translate treat
-    trim truncate try turn type undo unite unlink unlock unregister unwind update upgrade use
+    copy correct corrupt count cover crash create cross cut damage deal decide declare decline
+    decode decompress decrement defer delete deliver demand demote deny derive describe detach
+    detect determine die discard disconnect dispatch distribute disturb divide do drain draw drive
+    drop echo elect empty enable encode end enforce enqueue ensure enter erase escape estimate evict
+    examine exclude execute exercise exit expand expect expire explain export extend extract fail
+    fall fence fill find finish fit flag flatten flip flush focus follow forbid forget forward free
+    freeze fulfil gather generate get give go grow guard guess hand handle hang hash have heal help
+    hide hold hurry ignore imitate import include increase increment infer inform initialise inject
+    insert inspect install interpret interrupt introduce invent invoke isolate iterate join judge
+    keep kick kill know launch learn leave let level link list listen live load locate lock look
+    lose lower make map mark match measure meet merge mirror misuse mix mount move multiply need
+    negotiate note notice notify obey object observe obtain offer omit open order outlive overwrite
+    own pack pad page pair park parse pass patch pause pay peek perform persist pick ping place plan
+    point poll prefer prepare preserve press pretend prevent print probe process produce promise
+    promote propose protect prove provide prune publish pull pump punish purge push put query queue
+    quote raise rank reach react read rebalance reboot rebuild recall receive reckon recompute
+    reconcile reconnect record recover recycle redraw reduce refer refresh refuse regard register
+    reject relay release reload rely remain remember remount remove rename render renew reopen
+    repeat replace replay reply report request require resend reserve reset resign resize resolve
+    respond restart restore resume retain rethrow retire retry return reuse revive revoke rewrite
+    roll rotate round run sample satisfy save say scan schedule scrape seal search see seed seek
+    select send separate serve set settle share shift shorten show shrink shuffle shut sign simulate
+    size skip sleep slow smooth sort spawn split spoil spread squeeze stall stamp stand start stay
+    step stop store stream strip submit subscribe subtract succeed suffix suggest sum summarise
+    supervise suppress suspect suspend swap sweep switch sync take tear tell terminate test thaw
+    throw tie time tolerate torture touch trace track transfer transform translate treat trim
+    truncate try turn type undo unite unlink unlock unpack unregister unwind update upgrade use
     validate verify visit vouch wait wake walk warn watch weigh withdraw wrap write yield
 """)
 """They open a docstring that tells what to do."""
 
 AMBIGUOUS_IMPERATIVES = _words("""
     abort act answer back batch benchmark block bound break call capture cast charge check claim
-    clean clone compact complete correct crash cut deal demand dispatch drain drive echo empty end
-    escape estimate exit export fail fall fence fetch figure fit flag focus format free group heal
-    help hurry import interrupt key kick lead level limit link list lock log map match measure
-    mirror mix mount name need object offer open order own page pair park patch ping place plan
-    point poll press probe process produce promise pump query queue quote rank record relay reply
-    report request reserve result roll round run sample schedule seal search separate share shift
-    shut sign size sleep slow smooth spread stall stamp stand state step store stream suffix sum
-    swap sweep switch test time trace transfer type visit work
+    clean clone compact complete correct corrupt cover crash cut damage deal demand dispatch drain
+    drive echo empty end escape estimate exercise exit export fail fall fence fetch figure fit flag
+    focus format free group guess hash heal help hurry import interrupt key kick lead level limit
+    link list lock log map match measure mirror mix mount name need object offer open order own pack
+    pad page pair park patch ping place plan point poll press probe process produce promise pump
+    query queue quote rank reboot record relay reply report request reserve result roll round run
+    sample schedule seal search seed separate share shift shut sign size sleep slow smooth spread
+    stall stamp stand state step store stream suffix sum swap sweep switch tear test time torture
+    trace transfer type visit work
 """)
 """Nouns and adjectives too: an imperative when an object, a preposition or the end follows."""
 
@@ -141,7 +144,7 @@ PLURALS = _words("""
     encode exist expire explain fail fall find follow forget get give go grow hang happen hold
     include join keep know lack lead learn let lie listen lose make mean meet occur owe pass prefer
     prove provide raise reach receive refer refuse remain remember remove require rest say see seem
-    send serve sit speak stand stay succeed survive take tell try understand vanish wait
+    send serve sit speak stand stay succeed survive take tell try understand vanish wait write
 """)
 """Verbs that follow "they", and are no nouns that are usual here."""
 
@@ -305,7 +308,7 @@ def _is_imperative(tokens: list[str]) -> bool:
         at += 1
     word, following = tokens[at], _after(tokens, at)
     if word in ("don't", "do") or (word in IMPERATIVES and word not in AMBIGUOUS_IMPERATIVES):
-        return following != "of" or word in ("get", "let", "make", "dispose", "take")
+        return following != "of" or word in ("dispose", "get", "let", "make", "take", "tell")
     return word in AMBIGUOUS_IMPERATIVES and _opens_object(following)
 
 
@@ -377,6 +380,8 @@ def _is_finite(tokens: list[str], at: int) -> bool:
     if word in THIRD_PERSONS or word in PASTS:
         subject = previous in SUBORDINATORS - {"that", "which", "who", "what", "whoever"}
         return not (subject and _after(tokens, at) in AUXILIARIES)
+    if tokens[:2] == ["these", "tests"] and at == 2:
+        return True
     if word.endswith("ed") or word in _PARTICIPLES:
         if _after(tokens, at) in _DETERMINERS and word != "read" and at > 1:
             return previous not in AUXILIARIES | _ADVERBS | _PREPOSITIONS | _JOINERS | {

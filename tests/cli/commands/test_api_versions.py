@@ -1,4 +1,4 @@
-"""``oncelog api-versions`` against real brokers."""
+"""``oncelog api-versions`` runs against real brokers here."""
 
 from __future__ import annotations
 

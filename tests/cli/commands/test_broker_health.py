@@ -1,4 +1,4 @@
-"""``oncelog broker health`` against a broker's real HTTP port, and against what is none."""
+"""``oncelog broker health`` runs against a broker's real HTTP port, and against what is none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def http(status: int, body: bytes) -> bytes:
 
 
 async def asked(answering: Answering, *arguments: str) -> int:
-    """The exit code of the command against a server on a free port."""
+    """Return the exit code of the command against a server on a free port."""
 
     async def answer_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -1,4 +1,4 @@
-"""``oncelog cluster`` and ``log-dirs`` against real brokers."""
+"""These tests run ``oncelog cluster`` and ``log-dirs`` against real brokers."""
 
 from __future__ import annotations
 

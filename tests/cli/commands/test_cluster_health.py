@@ -1,4 +1,4 @@
-"""``oncelog cluster health`` against real brokers: exit code 0, 10, or 1."""
+"""``oncelog cluster health`` runs against real brokers, and exits with 0, 10 or 1."""
 
 from __future__ import annotations
 

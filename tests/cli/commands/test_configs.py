@@ -1,4 +1,4 @@
-"""``oncelog configs`` against real brokers."""
+"""``oncelog configs`` runs against real brokers here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One broker with two topics."""
+    """Start one broker with two topics."""
     async with Cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", retention_ms=60000)
         await cluster.create_topic("other")

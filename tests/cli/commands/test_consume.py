@@ -1,4 +1,4 @@
-"""``oncelog consume`` against a real broker: ranges, formats, and when it ends."""
+"""``oncelog consume`` reads ranges from a real broker, prints formats, and knows when to end."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 def numbered(name: str, start: int, end: int) -> list[str]:
-    """``a3``, ``a4``, ..."""
+    """Return ``a3``, ``a4`` and so on."""
     return [f"{name}{n}" for n in range(start, end)]
 
 
 async def values(cluster: Cluster, *arguments: str) -> list[str]:
-    """What is printed, sorted: partitions take turns as they like."""
+    """Return what is printed, sorted, since partitions take turns as they like."""
     shown = await oncelog("consume", "t", *arguments, bootstrap=cluster.bootstrap)
     assert (shown.code, shown.err) == (0, "")
     return sorted(shown.out.splitlines())
@@ -283,7 +283,7 @@ def test_empty_spans() -> None:
 
 
 async def committed(cluster: Cluster, group: str) -> dict[int, int]:
-    """Offsets of topic t that the group has committed."""
+    """Return the offsets of topic t that the group has committed."""
     shown = await oncelog("groups", "describe", group, "--json", bootstrap=cluster.bootstrap)
     assert shown.code == 0, shown.err
     (described,) = shown.document["groups"]

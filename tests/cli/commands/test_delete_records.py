@@ -1,4 +1,4 @@
-"""``oncelog delete-records`` and ``topics trim-prefix`` against real brokers."""
+"""These tests run ``oncelog delete-records`` and ``topics trim-prefix`` against real brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One broker; topic t with ten records in partition 0."""
+    """Start one broker, whose topic t has ten records in partition 0."""
     async with Cluster(tmp_path) as cluster:
         await cluster.create_topic("t", partitions=2)
         channel = await cluster.channel(1)

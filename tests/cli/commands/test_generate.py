@@ -1,4 +1,4 @@
-"""``oncelog generate``: the files of ``deploy/``, with one's own brokers in them."""
+"""``oncelog generate`` makes the files of ``deploy/`` with one's own brokers in them."""
 
 from __future__ import annotations
 

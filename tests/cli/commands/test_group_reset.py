@@ -1,4 +1,4 @@
-"""``oncelog groups reset-offsets``: a plan first, and nothing without ``--execute``."""
+"""``oncelog groups reset-offsets`` shows a plan, and does nothing without ``--execute``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MINUTE_MS = 60_000
 
 @pytest_asyncio.fixture
 async def cluster() -> AsyncIterator[AdminCluster]:
-    """Topic t: two partitions with ten records, a minute apart from noon on; group g has committed
-    offset 4 of t-0, and of u-0 the end."""
+    """Topic t has two partitions with ten records, a minute apart from noon on; group g has
+    committed offset 4 of t-0, and of u-0 the end."""
     async with AdminCluster(2) as cluster:
         for log in cluster.create_topic("t", 2):
             for n in range(10):

@@ -1,4 +1,4 @@
-"""``oncelog groups``: views against scripted brokers, then the whole life against real ones."""
+"""``oncelog groups`` shows what scripted brokers say, then does everything with real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``oncelog elect-leaders`` against real brokers."""
+"""``oncelog elect-leaders`` runs against real brokers here."""
 
 from __future__ import annotations
 

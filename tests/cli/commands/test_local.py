@@ -1,4 +1,4 @@
-"""``oncelog up``, ``down`` and ``status`` as a shell sees them."""
+"""A shell runs ``oncelog up``, ``down`` and ``status``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from oncelog_cli.main import run_command
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """Where a test's cluster goes; nothing of it survives the test."""
+    """A test's cluster goes into this directory; nothing of it survives the test."""
     place = tmp_path / "cluster"
     yield place
     if (place / "cluster.json").exists():
@@ -36,7 +36,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
 
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What the command before printed; exactly one JSON document."""
+    """Return what the command before printed, which must be exactly one JSON document."""
     found = json.loads(capsys.readouterr().out)
     assert isinstance(found, dict)
     return found

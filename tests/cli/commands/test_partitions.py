@@ -1,4 +1,5 @@
-"""``oncelog partitions list``, and the filters of ``topics list``, against real brokers."""
+"""These tests run ``oncelog partitions list`` and the filters of ``topics list`` at real
+brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def names(shown: Shown) -> list[str]:
 
 
 def known_dead(image: Any, dead: int, alone: str) -> bool:
-    """Whether a broker knows who is out of the ISR, and that nobody leads what was there alone."""
+    """Return whether a broker knows who is out of the ISR, and that nobody leads what was there
+    alone."""
     orders = [image.partition(TopicPartition("three", number)) for number in range(3)]
     lost = image.partition(TopicPartition("one", int(alone[-1])))
     return lost.leader < 0 and all(dead not in order.isr for order in orders)

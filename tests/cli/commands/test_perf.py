@@ -1,4 +1,5 @@
-"""``oncelog perf`` against a real broker: that it measures what it says, not how fast that is."""
+"""``oncelog perf`` measures what it says, at a real broker; how fast that is does not matter
+here."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ topic = "u"
 
 
 def shell(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process, since it becomes another program."""
+    """Run the command as a process, since it becomes another program."""
     return subprocess.run(
         [*COMMAND, "pipeline", *arguments],
         env={**environment(), **variables},

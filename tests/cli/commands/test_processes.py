@@ -1,4 +1,4 @@
-"""``oncelog dump-log`` and ``bench`` hand over to the right program."""
+"""The commands ``oncelog dump-log`` and ``bench`` become the right program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.shell import COMMAND, environment
 
 
 def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process, since it may become another program."""
+    """Run the command as a process, since it may become another program."""
     return subprocess.run(
         [*COMMAND, *arguments],
         env=environment(),

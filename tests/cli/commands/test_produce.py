@@ -1,4 +1,4 @@
-"""``oncelog produce`` against a real broker: how lines become records, and what is said of them."""
+"""``oncelog produce`` makes records of lines, sends them to a real broker, and reports on them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from support.shell import oncelog, start
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One broker with one topic of two partitions."""
+    """Start one broker with one topic of two partitions."""
     async with Cluster(tmp_path / "cluster") as cluster:
         await cluster.create_topic("t", partitions=2)
         yield cluster
 
 
 async def records(cluster: Cluster, topic: str = "t") -> list[dict[str, Any]]:
-    """All records, by partition and offset."""
+    """Return all records, by partition and offset."""
     shown = await oncelog("consume", topic, "-e", "--json", bootstrap=cluster.bootstrap)
     assert shown.code == 0, shown.err
     return sorted(shown.json_lines, key=lambda record: (record["partition"], record["offset"]))
@@ -196,7 +196,7 @@ async def test_many_lines_keep_their_order(cluster: Cluster, tmp_path: Path) -> 
 
 @pytest.mark.asyncio
 async def test_a_line_is_sent_when_it_is_typed(cluster: Cluster) -> None:
-    """Without waiting for the end of the input."""
+    """It does not wait for the end of the input."""
     async with start("produce", "t", "-p", "0", bootstrap=cluster.bootstrap) as process:
         assert process.stdin is not None
         process.stdin.write(b"hello\n")
@@ -277,17 +277,15 @@ def test_headers() -> None:
 
 
 class DoneDelivery:
-    """A delivery whose outcome is known."""
+    """The outcome of this delivery is known from the start."""
 
     def __init__(self, outcome: RecordMetadata | Exception) -> None:
         self.outcome = outcome
 
     def exception(self) -> Exception | None:
-        """The failure."""
         return self.outcome if isinstance(self.outcome, Exception) else None
 
     def result(self) -> RecordMetadata:
-        """The place."""
         assert isinstance(self.outcome, RecordMetadata)
         return self.outcome
 

@@ -1,4 +1,4 @@
-"""``oncelog producers``: what leaders say, and what is wrong with single partitions."""
+"""``oncelog producers`` shows what leaders say, and what is wrong with single partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest_asyncio.fixture
 async def cluster() -> AsyncIterator[AdminCluster]:
-    """Topic t, two partitions: producer 7 in both, with an open transaction in the first."""
+    """Topic t has two partitions: producer 7 is in both, with an open transaction in the first."""
     async with AdminCluster(2) as cluster:
         cluster.create_topic("t", 2)
         cluster.producers[TopicPartition("t", 0)] = [

@@ -1,4 +1,4 @@
-"""``oncelog profile``: what a person does with clusters by name."""
+"""``oncelog profile`` does what a person wants with clusters by name."""
 
 from __future__ import annotations
 

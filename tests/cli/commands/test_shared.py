@@ -1,4 +1,5 @@
-"""``oncelog shared`` with 'produce --ticket', against real brokers: all winners' lines, or none."""
+"""These tests run ``oncelog shared`` and 'produce --ticket': all winners' lines are seen, or
+none."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One broker, and topic t with two partitions."""
+    """Start one broker with a topic t of two partitions."""
     async with Cluster(tmp_path / "cluster", transaction_state_log_replication_factor=1) as cluster:
         await cluster.create_topic("t", partitions=2)
         yield cluster

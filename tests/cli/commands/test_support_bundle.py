@@ -1,4 +1,4 @@
-"""``oncelog support-bundle`` beside real brokers, and beside none."""
+"""``oncelog support-bundle`` runs beside real brokers, and beside none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``oncelog topics clone`` against a real broker."""
+"""``oncelog topics clone`` runs against a real broker here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``oncelog topics`` against real brokers."""
+"""``oncelog topics`` runs against real brokers here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ pytestmark = pytest.mark.asyncio
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """Two brokers."""
     async with Cluster(tmp_path, brokers=2) as cluster:
         yield cluster
 

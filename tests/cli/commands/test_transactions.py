@@ -1,4 +1,4 @@
-"""``oncelog transactions``: views and endings against scripted brokers, then against real ones."""
+"""``oncelog transactions`` shows and ends transactions of scripted brokers, then of real ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def producer(pid: int, epoch: int = 4, start: int = 50) -> DescribedProducer:
 
 @pytest_asyncio.fixture
 async def cluster() -> AsyncIterator[AdminCluster]:
-    """Topic t: two partitions. "pay" (broker 1) is writing to both, "done" (broker 2) is not;
+    """Topic t has two partitions. "pay" (broker 1) is writing to both, "done" (broker 2) is not;
     "spark" (broker 2) is shared. In t-0 producer 66 has a transaction that nobody knows."""
     async with AdminCluster(2) as cluster:
         cluster.create_topic("t", 2)

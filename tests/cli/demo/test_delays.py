@@ -1,4 +1,4 @@
-"""The pipeline demo's truth and its judge."""
+"""These tests check the pipeline demo's truth and its judge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KNOWN: dict[str, Any] = {
 
 
 def total(window: Window, **changes: object) -> bytes:
-    """As the pipeline writes it: what is None is left out."""
+    """Return what the pipeline writes, without the fields that are None."""
     fields = {**window._asdict(), **TRUTH[window], **changes}
     return json.dumps({k: v for k, v in fields.items() if v is not None}).encode()
 

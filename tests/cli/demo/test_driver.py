@@ -1,4 +1,4 @@
-"""A pipeline as a child process; the child here is a few lines of Python."""
+"""A pipeline runs as a child process; the child here is a few lines of Python."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def driver(tmp_path: Path, child: str = CHILD) -> Driver:
 
 
 async def until_progress(running: Driver) -> int:
-    """The pid of the child's child."""
+    """Return the pid of the child's child."""
     pid = 0
     async for event in running.events():
         pid = event.get("jvm_pid", pid)

@@ -1,4 +1,5 @@
-"""The pipeline demo's whole story with few flights: real Spark, real brokers, both killed."""
+"""The pipeline demo tells its whole story with few flights: Spark and brokers are real, and
+killed."""
 
 from __future__ import annotations
 

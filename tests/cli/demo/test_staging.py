@@ -1,4 +1,4 @@
-"""Around the jobs of demos: a cluster for as long as they take, and a verdict for all to see."""
+"""A demo's job gets a cluster for as long as it takes, and a verdict for all to see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo shows, with and without a terminal."""
+"""The demo's view is tried with a terminal and without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker of the local cluster: its file, its environment, its life."""
+"""One broker of the local cluster has a file, an environment and a life of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local cluster: its state file, and a real one from start to stop."""
+"""These tests check the local cluster's state file, and run a real cluster from start to stop."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_state_file_that_is_none(tmp_path: Path, text: str) -> None:
 
 
 def test_a_stale_state_file_touches_nobody(tmp_path: Path) -> None:
-    """After a reboot the pids in it belong to others."""
+    """The pids in it belong to others after a reboot."""
     cluster = LocalCluster(tmp_path, brokers=1)
     cluster.save()
     state = json.loads(cluster.state_path.read_text())

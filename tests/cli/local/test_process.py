@@ -1,4 +1,5 @@
-"""Processes by identity: what is started, watched and ended, and what is left alone."""
+"""Processes are known by identity when they are started, watched and ended; others are left
+alone."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ Start = Callable[..., ManagedProcess]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Runs a piece of Python; whatever still runs at the end is killed."""
+    """Start a piece of Python; whatever still runs at the end is killed."""
     started: list[ManagedProcess] = []
 
     def run(code: str, **options: object) -> ManagedProcess:
@@ -124,7 +125,7 @@ def test_another_process_with_the_same_pid_is_left_alone(start: Start) -> None:
 
 
 def test_a_process_read_back_from_a_file(start: Start) -> None:
-    """As a later command sees it: by pid and start mark, whoever its parent is."""
+    """A later command knows it by pid and start mark, whoever its parent is."""
     parent = start(
         "import subprocess, sys; "
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)']); "

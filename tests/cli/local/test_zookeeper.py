@@ -1,4 +1,4 @@
-"""Finding ZooKeeper and Java, and running a server."""
+"""These tests find ZooKeeper and Java, and run a server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_program(path: Path, text: str = "#!/bin/sh\n") -> Path:
 
 
 def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine without the wheels."""
+    """Pretend that the machine has no wheels."""
     monkeypatch.setattr(module, "_package_directory", lambda name: None)
 
 

@@ -1,4 +1,5 @@
-"""ZooKeeper's jars from a Maven repository: fetched once, and never used unless they are those."""
+"""ZooKeeper's jars are fetched from a Maven repository once, and never used unless they are
+those."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ FEW = tuple(
 
 
 class Repository:
-    """A Maven repository on this machine: a folder that is served, and what was asked of it."""
+    """This Maven repository on this machine serves a folder, and notes what was asked of it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -41,7 +42,7 @@ class Repository:
         (self.root / path).write_bytes(content)
 
     def fetch(self, place: Path, said: list[str] | None = None) -> list[Path]:
-        """The few jars, kept in ``place``."""
+        """Fetch the few jars into ``place``."""
         report = ([] if said is None else said).append
         environment = {"ONCELOG_MAVEN_REPOSITORY": self.address}
         return zookeeper_jars(environment, report, directory=place, jars=FEW)
@@ -135,7 +136,7 @@ def test_a_folder_that_cannot_be_made_is_named(repository: Repository, tmp_path:
 
 
 def bare_machine(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    """One with a Java, and with no ZooKeeper or PySpark."""
+    """Pretend that the machine has a Java, and neither ZooKeeper nor PySpark."""
     package = zookeeper._package_directory
     monkeypatch.setattr(zookeeper, "_installed", lambda environ: None)
     monkeypatch.setattr(
@@ -158,7 +159,7 @@ def test_no_zookeeper_names_the_remedies(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.zookeeper
 def test_the_fetched_jars_are_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real jars, with their real digests: PySpark ships the same files."""
+    """The jars and their digests are real: PySpark ships the same files."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.submodule_search_locations

@@ -1,4 +1,4 @@
-"""Admin calls: results an item, the controller found, deadlines kept."""
+"""Admin calls give a result an item, find the controller, and keep deadlines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of the admin client share: deadlines."""
+"""The parts of the admin client share deadlines."""
 
 from __future__ import annotations
 

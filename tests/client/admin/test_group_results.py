@@ -1,4 +1,4 @@
-"""Results about groups: what a reset wishes for is fitted to the log; errors name members."""
+"""A group's reset is fitted to the log; errors about groups name members."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def member(name: str = "m1", *partitions: TopicPartition) -> DescribedMember:
 
 
 def topic_with(cluster: AdminCluster, partitions: int = 2, records: int = 10) -> None:
-    """Topic ``t``: records 0 to 9 in each partition, stamped 1000, 2000, ..."""
+    """Make topic ``t`` with records 0 to 9 in each partition, stamped 1000, 2000 and so on."""
     for log in cluster.create_topic("t", partitions):
         for n in range(records):
             log.append(encode_batch([b"x"], timestamps=1000 * (n + 1)))

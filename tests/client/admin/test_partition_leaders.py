@@ -1,4 +1,4 @@
-"""Questions to leaders: who leads, what is asked of whom, and what becomes of each partition."""
+"""A question finds each partition's leader, asks it, and says what becomes of each partition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 
 
 class Question(LeaderQuestion[tuple[TopicPartition, "ApiError | None", bool]]):
-    """Notes who is asked together; any question that leaders answer will do."""
+    """It notes who is asked together; any question that leaders answer will do."""
 
     name = "Question"
 
@@ -53,7 +53,7 @@ async def cluster() -> AsyncIterator[AdminCluster]:
 
 
 def soon() -> float:
-    """A deadline in the loop's time."""
+    """Return a deadline in the loop's time."""
     return asyncio.get_running_loop().time() + 10.0
 
 

@@ -312,7 +312,7 @@ async def test_what_a_coordinator_has_is_ended_by_it(cluster: AdminCluster) -> N
 async def test_a_producer_whose_epochs_are_used_up_is_still_its_coordinators(
     cluster: AdminCluster,
 ) -> None:
-    """While its last transaction is being ended the id has the next producer already."""
+    """While its last transaction is being ended, the id has the next producer already."""
     cluster.producers[T0] = [in_txn(2, 32_766)]
     put(cluster, known("two", 90, 0, TxnTopic("t", [0]), state="PrepareCommit"))
     handlers: Any = cluster.brokers[1]._handlers

@@ -1,4 +1,4 @@
-"""Waiting for records without reading them."""
+"""A consumer can wait for records without reading them."""
 
 from __future__ import annotations
 

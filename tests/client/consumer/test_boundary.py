@@ -1,4 +1,4 @@
-"""Who says what is committed: one run at a time, one transaction at a time."""
+"""One run at a time, and one transaction at a time, says what is committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog.errors import ClientError
 
 
 class Nothing:
-    """A run that handles nothing."""
+    """This run handles nothing."""
 
     def done_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         return {}

@@ -1,4 +1,4 @@
-"""Column batches, as they are and as Arrow."""
+"""Column batches are read as they are and as Arrow."""
 
 from __future__ import annotations
 

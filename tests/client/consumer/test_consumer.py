@@ -1,4 +1,4 @@
-"""The public face of reading: iterating, positions, seeks, pauses, columns, the end."""
+"""The public face of reading iterates, knows positions, seeks, pauses, gives columns, and ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def fill(cluster: FakeCluster, sizes: list[int], number: int = 0) -> None:
-    """Batches of these sizes; values are offsets, timestamps ten times that."""
+    """Append batches of these sizes; values are offsets, timestamps ten times that."""
     partition = cluster.partition("t", number)
     for size in sizes:
         offsets = range(partition.next_offset, partition.next_offset + size)
@@ -316,7 +316,7 @@ async def test_corruption_is_named_and_can_be_left_out(check_crcs: bool) -> None
 
 
 def poison(offset: int) -> bytes:
-    """A batch of three records whose checksum holds and whose offsets do not grow."""
+    """Return a batch of three records whose checksum holds and whose offsets do not grow."""
     good = encode_batch([b"x"] * 3, timestamps=1, base_offset=offset)
     body = msgpack.packb([[b"x"] * 3, None, None, None, [0, 0, 0]])
     return bytes(assemble(parse_header(good), body))
@@ -464,7 +464,7 @@ async def test_the_history_holds_what_was_read() -> None:
 
 @pytest.mark.asyncio
 async def test_the_history_holds_what_was_handed_out_and_not_what_was_decoded() -> None:
-    """One batch of five, of which the application takes two, then one, and seeks away."""
+    """It is one batch of five: the application takes two, then one, and seeks away."""
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
         fill(cluster, [5])

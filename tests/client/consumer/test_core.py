@@ -1,4 +1,4 @@
-"""The parts of a consumer together: life and positions, as runs and transactions use them."""
+"""The parts of a consumer work together: runs and transactions use its life and positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch in hand: positions without bookkeeping, and iterations that can be cut short."""
+"""The batch in hand needs no bookkeeping for positions, and iterations can be cut short."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_another_thread_gets_nothing_behind_the_position(
 
 
 def test_position_and_iterator_never_part() -> None:
-    """The same with a real thread; many rounds, and switches as often as can be."""
+    """The same is done with a real thread: many rounds, and switches as often as can be."""
     records = [Record("t", 0, n, 0, None, b"") for n in range(20_000)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -1,4 +1,4 @@
-"""Dead letters: what they carry, and when they count."""
+"""Dead letters carry what failed, and count at their time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom to ask for what, and what an answer means. No network."""
+"""These tests check whom to ask for what, and what an answer means. No network."""
 
 from __future__ import annotations
 

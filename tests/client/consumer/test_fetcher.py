@@ -1,4 +1,4 @@
-"""Supplying a consumer: prefetch and its bound, moved leaders, lost connections, silence."""
+"""A fetcher supplies a consumer despite bounds, moved leaders, lost connections and silence."""
 
 from __future__ import annotations
 

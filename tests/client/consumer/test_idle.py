@@ -1,4 +1,4 @@
-"""Iterations that end when nothing comes any more, and only then."""
+"""Iterations end when nothing comes any more, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transaction takes of a consumer, and gives back."""
+"""A transaction takes offsets of a consumer, and gives them back."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def test_a_member_that_is_lost_commits_nothing() -> None:
 
 @pytest.mark.asyncio
 async def test_an_empty_transaction_needs_no_membership() -> None:
-    """As at the start, when it is still joining."""
+    """It is still joining, as at the start."""
     async with member(4) as (_, consumer):
         part = consumer._join_transaction()
         offsets, who = part.commits()

@@ -1,4 +1,4 @@
-"""What is handed out of spans with markers and aborted transactions."""
+"""These tests check what is handed out of spans with markers and aborted transactions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oncelog_protocol.types import TopicPartition
 
 @dataclass
 class Log:
-    """Batches, and which offsets a reader at read_committed is to be handed."""
+    """It holds batches, and knows which offsets a reader at read_committed is to be handed."""
 
     batches: list[bytes] = field(default_factory=list)
     end: int = 0
@@ -76,7 +76,7 @@ class Log:
         return min((offsets[0] for offsets in self.open.values()), default=self.end)
 
     def answer(self, offset: int, count: int) -> tuple[FetchPartitionResponse, bytes]:
-        """What a leader sends: so many batches, and the aborted transactions that touch them."""
+        """Return what a leader sends: so many batches, and aborted transactions that touch them."""
         index = bisect_right(self.ends, offset)
         fit = self.batches[index : index + count]
         stable = self.stable
@@ -94,7 +94,7 @@ class Log:
 
 
 def read(log: Log, start: int, counts: list[int]) -> list[int]:
-    """Every offset that is handed out, fetching so many batches at a time."""
+    """Return every offset that is handed out when so many batches at a time are fetched."""
     state = PartitionState(TopicPartition("t", 0))
     state.seek(start)
     handed_out: list[int] = []

@@ -1,4 +1,4 @@
-"""Lanes: order within, none between, turns among those that are ready."""
+"""Lanes keep order within, none between, and take turns when they are ready."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def take(lanes: Lanes) -> Lane:
 
 
 def take_all(lanes: Lanes) -> list[int]:
-    """The offsets that could be handled at this moment."""
+    """Return the offsets that could be handled at this moment."""
     found = []
     while (lane := lanes.take()) is not None:
         found.append(lane.jobs[0].record.offset)

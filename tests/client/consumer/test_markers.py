@@ -1,4 +1,4 @@
-"""Markers that are told of, and batches that are none."""
+"""Markers are told of, and batches that are none are not."""
 
 from __future__ import annotations
 

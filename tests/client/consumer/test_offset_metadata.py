@@ -1,4 +1,4 @@
-"""What an application may want to commit."""
+"""These tests check what an application may want to commit."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ ONE = ProducerRecord("out", b"value", b"key")
 
 
 def jobs(count: int) -> tuple[Outbox, list[Job]]:
-    """A box of records at every second offset."""
+    """Return a box of records at every second offset."""
     work = PartitionWork(PartitionState(TopicPartition("t", 0)))
     made = [Job(Record("t", 0, 2 * n, 0, None, b""), work, 10) for n in range(count)]
     box = Outbox()

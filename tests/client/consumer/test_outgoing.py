@@ -1,4 +1,4 @@
-"""What handlers may return."""
+"""These tests check what handlers may return."""
 
 from __future__ import annotations
 

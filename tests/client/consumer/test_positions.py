@@ -1,4 +1,4 @@
-"""Where partitions begin: what the group committed, or the policy."""
+"""Partitions begin where the group committed, or where the policy says."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make(cluster: FakeCluster, **options: Any) -> Consumer:
 
 
 def fill(cluster: FakeCluster, *ages_s: int) -> None:
-    """One record of each age in every partition."""
+    """Append one record of each age to every partition."""
     for partition in cluster.topics["t"]:
         for age_s in ages_s:
             partition.append(encode_batch([b"v"], timestamps=[NOW_MS - age_s * 1000]))
@@ -139,7 +139,7 @@ async def test_a_seek_overtakes_the_group_s_answer() -> None:
 
 
 def unsettled() -> DeadlineExceededError:
-    """What the group says when a transaction stays open for longer than the deadline."""
+    """Return what the group says when a transaction stays open for longer than the deadline."""
     error = DeadlineExceededError("committed did not succeed in time")
     error.__cause__ = UnstableOffsetCommitError()
     return error
@@ -147,7 +147,7 @@ def unsettled() -> DeadlineExceededError:
 
 @pytest.mark.asyncio
 async def test_an_open_transaction_is_waited_for_as_long_as_it_takes() -> None:
-    """And only by the partitions whose offsets it may change (KIP-447)."""
+    """A partition waits only when the transaction may change its offset (KIP-447)."""
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
         fill(cluster, 3, 2, 1)

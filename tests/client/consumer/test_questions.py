@@ -1,4 +1,5 @@
-"""What a consumer asks of partitions that it need not have: every question, and its errors."""
+"""A consumer asks all kinds of questions about partitions that it need not have, and meets
+errors."""
 
 from __future__ import annotations
 

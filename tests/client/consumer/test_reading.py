@@ -1,4 +1,4 @@
-"""What is in the application's hands, and what it came back from."""
+"""These tests check what is in the application's hands, and what it came back from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 @asynccontextmanager
 async def reading(*sizes: int, partitions: int = 1) -> AsyncIterator[Consumer]:
-    """A consumer of batches of these sizes."""
+    """Open a consumer of batches of these sizes."""
     async with FakeCluster() as cluster:
         for partition in cluster.create_topic("t", partitions):
             for size in sizes:
@@ -161,7 +161,8 @@ async def test_what_is_read_no_more_is_not_in_hand() -> None:
 
 @asynccontextmanager
 async def transactions(**options: Any) -> AsyncIterator[tuple[FakeCluster, Consumer]]:
-    """Offsets: 0 1 plain, 2 3 aborted, 4 its marker, 5 6 committed, 7 its marker, 8 open."""
+    """Offsets 0 1 are plain, 2 3 aborted, 4 is a marker, 5 6 are committed, 7 is a marker, 8 is
+    open."""
     async with FakeCluster() as cluster:
         (log,) = cluster.create_topic("t")
         log.append(encode_batch([b"0", b"1"], timestamps=0))
@@ -213,7 +214,7 @@ async def test_everything_is_read_uncommitted_but_markers() -> None:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("start", range(9))
 async def test_reading_may_begin_anywhere(start: int) -> None:
-    """In the middle of what was aborted too, in batches as well."""
+    """It may begin in the middle of what was aborted too, in batches as well."""
     async with transactions() as (_, consumer):
         consumer.seek(A, start)
         expected = [
@@ -314,7 +315,7 @@ async def test_batches_up_to_an_offset() -> None:
 
 @pytest.mark.asyncio
 async def test_batches_up_to_an_offset_that_no_record_has() -> None:
-    """What is hidden at the end is stepped over, not waited for."""
+    """It steps over what is hidden at the end, and does not wait for it."""
     async with transactions() as (_, consumer):
         found = await consumer.getbatches(A, 8)
         assert [list(batch.offsets) for batch in found] == [[0, 1], [5, 6]]

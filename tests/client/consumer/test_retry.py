@@ -1,4 +1,4 @@
-"""Attempts and pauses."""
+"""These tests count attempts and pauses."""
 
 from __future__ import annotations
 

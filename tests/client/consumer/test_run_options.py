@@ -1,4 +1,4 @@
-"""The options of ``run``."""
+"""These tests check the options of ``run``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``run``: order, attempts, dead letters, back-pressure, threads."""
+"""``run`` keeps order, counts attempts, writes dead letters, holds back, and uses threads."""
 
 from __future__ import annotations
 

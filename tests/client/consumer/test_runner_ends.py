@@ -1,4 +1,4 @@
-"""``run``: partitions that are taken away, and all the ways to end."""
+"""``run`` loses partitions, and ends in all possible ways."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_partition_that_was_lost_and_came_back_begins_anew() -> None:
 
 @pytest.mark.asyncio
 async def test_of_a_partition_that_is_withheld_nothing_more_begins() -> None:
-    """Withheld without a word to us: lost, and so perhaps another's already."""
+    """It is withheld without a word to us: it is lost, and so perhaps another's already."""
     async with fake(10) as cluster, reading(cluster) as consumer:
         handler = Handler()
         handler.slow = lambda record: record.offset == 0
@@ -163,8 +163,7 @@ async def test_a_clean_end_does_not_wait_for_another_attempt() -> None:
 
 @pytest.mark.asyncio
 async def test_nothing_overtakes_a_record_that_fails_while_the_run_ends() -> None:
-    """Records of three keys: 3, 6, 9 and 12 wait behind record 0, which is tried again later, by
-    whoever has the partition then."""
+    """Records 3, 6, 9 and 12 have its key: whoever has the partition next handles them after it."""
     async with fake(30) as cluster, reading(cluster) as consumer:
         handler = Handler()
         handler.slow = lambda record: record.offset in (0, 13)

@@ -1,4 +1,4 @@
-"""Back-pressure: who is paused, when, and who goes on."""
+"""These tests pause partitions under back-pressure, and let them go on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 class StandIn:
-    """As much of a consumer as is needed."""
+    """It has as much of a consumer as these tests need."""
 
     def __init__(self, count: int) -> None:
         self.tps = [TopicPartition("t", number) for number in range(count)]

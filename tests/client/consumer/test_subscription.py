@@ -1,4 +1,4 @@
-"""Positions, turns, and what a seek throws away."""
+"""These tests check positions, turns, and what a seek throws away."""
 
 from __future__ import annotations
 

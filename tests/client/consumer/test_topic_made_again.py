@@ -36,7 +36,7 @@ def make(cluster: GroupCluster, *topics: str, **options: Any) -> Consumer:
 
 @asynccontextmanager
 async def reading(count: int, **options: Any) -> AsyncIterator[tuple[GroupCluster, Consumer]]:
-    """A reader of ``t`` that has read ``count`` records."""
+    """Open a reader of ``t`` that has read ``count`` records."""
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
         async with make(cluster, "t", **options) as consumer:
@@ -76,7 +76,7 @@ def make_again(cluster: GroupCluster, count: int) -> None:
 async def test_a_live_reader_begins_anew(
     policy: str, group: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether it has noticed by metadata or by a leader that refuses: here the leader."""
+    """It may notice by metadata or by a leader that refuses: here it is the leader."""
     async with reading(10, auto_offset_reset=policy, **group) as (cluster, consumer):
         make_again(cluster, 15)
         assert await take(consumer, 15) == list(range(15))

@@ -1,4 +1,4 @@
-"""``run(transactional_id=)``: what goes into which transaction, and what comes of failures."""
+"""``run(transactional_id=)`` puts records and offsets into transactions, and survives failures."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def results(cluster: TransactionalGroups, topic: str = "out") -> list[int]:
 
 
 def refuse_large(cluster: TransactionalGroups, most: int) -> None:
-    """As brokers do whose topic ``out`` has a small ``max_message_bytes``."""
+    """Refuse as brokers do whose topic ``out`` has a small ``max_message_bytes``."""
 
     def too_large(request: ProduceRequest) -> bool:
         out = [topic for topic in request.topics if topic.topic == "out"]
@@ -104,7 +104,7 @@ async def test_each_record_is_answered_once_and_positions_move_with_the_answers(
 @pytest.mark.asyncio
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
 async def test_answers_keep_the_order_of_their_partition(order: Any) -> None:
-    """Whatever the order in which handlers end."""
+    """The order in which handlers end does not matter."""
     entropy = SeededEntropy(7)
 
     async def slowly(record: Record) -> ProducerRecord:

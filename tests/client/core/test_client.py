@@ -1,4 +1,4 @@
-"""What all clients say of themselves."""
+"""These tests check what all clients say of themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a client: done once, awaited by all who ask; of each client and of both faces."""
+"""Each client, on both faces, ends once, and all who ask wait for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.waiting import eventually, in_thread
 
 
 class Work:
-    """An end that takes until it is told to be over."""
+    """It is an end that takes until it is told to be over."""
 
     def __init__(self) -> None:
         self.begun = 0

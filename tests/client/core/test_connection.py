@@ -1,4 +1,4 @@
-"""One connection: opened under a deadline, asked, and what an address's reason reads like."""
+"""One connection is opened under a deadline, asked, and tells why an address failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to brokers: one each, opened once, and what becomes of them."""
+"""Each broker gets one connection, opened once; these tests see what becomes of them."""
 
 from __future__ import annotations
 

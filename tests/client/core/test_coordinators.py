@@ -1,4 +1,5 @@
-"""Coordinators: found, remembered, forgotten when wrong, waited for while they load."""
+"""Coordinators are found, remembered, forgotten when they are wrong, and awaited while they
+load."""
 
 from __future__ import annotations
 

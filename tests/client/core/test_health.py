@@ -1,4 +1,4 @@
-"""Silence of a whole cluster: what ``health()`` and the log say, and when it is over."""
+"""While a whole cluster is silent, ``health()`` and the log say so, and say when it is over."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def clients(cluster: FakeCluster) -> list[Any]:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("number", range(3))
 async def test_since_when_no_broker_answers(number: int) -> None:
-    """Also of a client that nobody uses; and it is over when any broker is back."""
+    """A client that nobody uses notices it too; and it is over when any broker is back."""
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
         client = clients(cluster)[number]

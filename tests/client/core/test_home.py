@@ -21,7 +21,7 @@ ANOTHER_LOOP = "started on another event loop"
 
 
 def told_in_child(work: Callable[[], object]) -> str:
-    """What ``work`` raises in a forked process, as text."""
+    """Return what ``work`` raises in a forked process, as text."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which is what we test

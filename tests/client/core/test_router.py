@@ -1,4 +1,4 @@
-"""Bootstrap, metadata, connections, and calls that find their broker."""
+"""Calls find their broker by bootstrap, metadata and connections."""
 
 from __future__ import annotations
 
@@ -342,7 +342,7 @@ async def test_a_closed_router_says_so() -> None:
 async def test_closing_while_brokers_are_asked_is_no_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What is asked then, over a connection that is still being made, ends without an alarm."""
+    """A question over a connection that is still being made ends without an alarm."""
     met = 0
     async with FakeCluster(3) as cluster:
         for turns in range(12):

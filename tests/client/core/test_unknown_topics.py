@@ -1,4 +1,4 @@
-"""Topics that are not there: said soon, with the name that was meant, and never of a new one."""
+"""Topics that are not there are told of soon, with the name that was meant; new ones never are."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_producer_and_consumer_say_so() -> None:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("lagging", [(1,), (2,), (3,), (1, 2), (1, 3), (2, 3)])
 async def test_a_topic_that_one_broker_knows_is_found(lagging: tuple[int, ...]) -> None:
-    """However long the others lag behind."""
+    """The others may lag behind for long."""
     async with FakeCluster(3) as cluster:
         cluster.create_topic("other")
         stale = cluster.metadata(MetadataRequest(["t"]))
@@ -83,7 +83,7 @@ async def test_a_topic_that_one_broker_knows_is_found(lagging: tuple[int, ...]) 
 
 @pytest.mark.asyncio
 async def test_a_topic_that_is_being_made_is_waited_for() -> None:
-    """As a broker does that makes what it is asked for (``auto_create_topics_enable``)."""
+    """A broker makes what it is asked for (``auto_create_topics_enable``)."""
     async with FakeCluster(2) as cluster:
         stale = cluster.metadata(MetadataRequest(["t"]))
         being_made = cluster.metadata(MetadataRequest([]))

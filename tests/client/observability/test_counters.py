@@ -1,4 +1,4 @@
-"""What a client counts."""
+"""These tests check what a client counts."""
 
 from __future__ import annotations
 

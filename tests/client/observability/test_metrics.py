@@ -1,4 +1,4 @@
-"""Snapshots of what clients count: against brokers that fail as told, and real ones."""
+"""Snapshots show what clients count at brokers that fail as told, and at real ones."""
 
 from __future__ import annotations
 

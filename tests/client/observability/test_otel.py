@@ -1,4 +1,4 @@
-"""Traced clients: what spans they write, whose children they are, and what stays as it was."""
+"""Traced clients write spans with the right parents, and all else stays as it was."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ RECORD = Record("t", 0, 7, 0, None, b"v", ())
 
 
 async def called(handler: Any) -> tuple[object, ReadableSpan]:
-    """What a traced handler returns for RECORD, and its span."""
+    """Return what a traced handler returns for RECORD, and its span."""
     written = Written()
     consumer = TracedConsumer(bootstrap_servers="localhost:1", **written.options)
     traced = _traced_handler(handler, consumer._processing)
@@ -363,7 +363,7 @@ async def test_a_meter_reads_what_clients_count_traced_or_not() -> None:
 
 
 def test_plain_clients_know_nothing_of_it() -> None:
-    """No cost when absent: neither an import nor a call on the way of a record."""
+    """It costs nothing when absent: neither an import nor a call on the way of a record."""
     import subprocess
     import sys
 

@@ -1,4 +1,4 @@
-"""Clients on a page for Prometheus, read back by its own parser."""
+"""Clients show figures on a page for Prometheus, whose own parser reads it back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.fake_cluster import FakeCluster
 
 
 def figures(registry: CollectorRegistry) -> dict[tuple[str, str, str], float]:
-    """(name, client, topic) to value."""
+    """Return values by (name, client, topic)."""
     return {
         (s.name, s.labels["client_id"], s.labels.get("topic", "")): s.value
         for family in text_string_to_metric_families(generate_latest(registry).decode())

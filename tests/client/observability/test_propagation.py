@@ -1,4 +1,4 @@
-"""The context of a trace in headers."""
+"""Headers carry the context of a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots as named samples."""
+"""Snapshots become named samples."""
 
 from __future__ import annotations
 

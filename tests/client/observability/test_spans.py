@@ -1,4 +1,4 @@
-"""Operations: spans with their durations, and links."""
+"""Operations are spans with durations and links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches, memory and order, without a network."""
+"""Batches keep memory and order, without a network."""
 
 from __future__ import annotations
 

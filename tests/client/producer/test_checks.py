@@ -1,4 +1,4 @@
-"""What is refused before it can harm others."""
+"""The producer refuses what could harm others before it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of records: spread, cut, acknowledged as a whole, with all that can be wrong."""
+"""Lists of records are spread, cut, acknowledged as a whole, or refused."""
 
 from __future__ import annotations
 

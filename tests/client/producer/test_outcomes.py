@@ -1,4 +1,4 @@
-"""What becomes of batches: judged by hand, without a network. More in test_sender."""
+"""Batches are judged by hand, without a network. More in test_sender."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TP = TopicPartition("t", 0)
 
 
 class FakeSession:
-    """A transaction that only listens."""
+    """This transaction only listens."""
 
     transactional_id = "id"
     serial = 1
@@ -60,7 +60,7 @@ class FakeSession:
 
 
 class Bench:
-    """Batches of one partition that have been sent, and their judge."""
+    """Batches of one partition have been sent, and meet their judge."""
 
     def __init__(
         self, session: FakeSession | None = None, safeguards: ProducerSafeguards = SAFE
@@ -90,7 +90,7 @@ class Bench:
         self.queue = self.accumulator.queue(TP)
 
     def sent(self, count: int = 1) -> list[Batch]:
-        """Batches as they are when their answer comes."""
+        """Return batches as they are when their answer comes."""
         made = []
         for _ in range(count):
             encoded = encode_batch([b"v"], timestamps=1, sealed=False)

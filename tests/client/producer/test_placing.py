@@ -1,4 +1,4 @@
-"""Which batch a record goes to; what waiting for room or metadata may find when it is over."""
+"""A record goes to a batch, and much may have changed when waiting for room or metadata is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Produce request: its bytes, and what its errors say."""
+"""One Produce request has its bytes, and its errors have a meaning."""
 
 from __future__ import annotations
 

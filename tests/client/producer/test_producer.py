@@ -1,4 +1,4 @@
-"""The public face of transactions: options, the four calls, what a producer without them says."""
+"""The public face of transactions has options and four calls; a producer without them complains."""
 
 from __future__ import annotations
 

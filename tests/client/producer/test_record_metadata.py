@@ -1,4 +1,4 @@
-"""Where the records of a list are."""
+"""These tests check where the records of a list are."""
 
 from __future__ import annotations
 

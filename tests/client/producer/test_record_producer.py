@@ -1,4 +1,4 @@
-"""The public face of sending: places, limits, back-pressure, flush, close, cancellation."""
+"""The public face of sending knows places, limits, back-pressure, flush, close and cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What happens to batches on their way: pipelining, order under retries, failover, deadlines."""
+"""Batches are pipelined, keep their order under retries, and survive failover up to their
+deadline."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def make(cluster: FakeCluster, **options: Any) -> Producer:
 
 
 def in_first_order(values: list[bytes | None]) -> list[bytes | None]:
-    """Repeats left out: the order in which values came first."""
+    """Leave out repeats: return the order in which values came first."""
     return list(dict.fromkeys(values))
 
 
@@ -211,7 +212,7 @@ async def test_one_in_flight_needs_no_such_error() -> None:
 
 @pytest.mark.asyncio
 async def test_what_is_in_the_log_before_what_was_acknowledged_has_not_failed() -> None:
-    """A broker that did not see it replicated in time, and saw the next one replicated."""
+    """A broker did not see it replicated in time, and saw the next one replicated."""
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
         cluster.latency_s = 0.01

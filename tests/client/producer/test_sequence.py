@@ -1,4 +1,4 @@
-"""Sequence numbers: pure numbering, and what retries do with it against a (scripted) broker."""
+"""Sequence numbers are purely numbering; retries use them against a (scripted) broker."""
 
 from __future__ import annotations
 

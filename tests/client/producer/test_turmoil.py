@@ -1,4 +1,4 @@
-"""Everything at once, from a seed: errors, lost connections, moving leaders, dying brokers.
+"""Everything happens at once, from a seed: errors, lost connections, moving leaders, dying brokers.
 
 Whatever happens, of each partition's records those that were written first are in the order of
 sending, what was acknowledged is there, and what failed definitely is not.

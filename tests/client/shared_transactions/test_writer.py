@@ -1,4 +1,4 @@
-"""Writers of shared transactions: joining, sending, failing, and receipts that mean something."""
+"""Writers of shared transactions join, send, fail, and give receipts that mean something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all assignors share."""
+"""These tests check what all assignors share."""
 
 from __future__ import annotations
 

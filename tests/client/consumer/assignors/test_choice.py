@@ -1,4 +1,4 @@
-"""The option ``partition_assignment_strategy``."""
+"""These tests check the option ``partition_assignment_strategy``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cooperative sticky: the hand-over in rounds, until all is as it should be."""
+"""Cooperative sticky hands partitions over in rounds, until all is as it should be."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def assign(partitions: dict[str, int], members: Members) -> Shares:
 
 
 def settle(partitions: dict[str, int], members: Members) -> list[Shares]:
-    """Rounds until nobody has to give anything up; members apply each as KIP-429 says."""
+    """Rebalance until nobody has to give anything up; members apply each round as KIP-429 says."""
     rounds: list[Shares] = []
     while True:
         assert len(rounds) < 4, "it does not come to an end"

@@ -1,4 +1,4 @@
-"""The range assignor by example (KafkaRangeAssignorTest's cases)."""
+"""The range assignor gives what examples expect (KafkaRangeAssignorTest's cases)."""
 
 from __future__ import annotations
 

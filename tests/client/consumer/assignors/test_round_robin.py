@@ -1,4 +1,4 @@
-"""The round robin assignor by example."""
+"""The round robin assignor gives what examples expect."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def sticky(partitions: Mapping[str, int], members: Members) -> dict[str, list[To
 
 
 def again(partitions: Mapping[str, int], members: Members, assigned: Assigned) -> Members:
-    """The members as they join the next time, with what they were assigned."""
+    """Return the members as they join the next time, with what they were assigned."""
     return {
         name: ConsumerSubscription(
             members[name].topics,
@@ -60,7 +60,7 @@ def again(partitions: Mapping[str, int], members: Members, assigned: Assigned) -
 def check_legal(
     partitions: Mapping[str, int], members: Members, shares: Mapping[str, list[TopicPartition]]
 ) -> None:
-    """[I19]: each partition of each wanted topic with exactly one member, and one that wants it."""
+    """[I19]: each partition of each wanted topic is with exactly one member that wants it."""
     given_out = [tp for share in shares.values() for tp in share]
     topics = {topic for member in members.values() for topic in member.topics}
     expected = [TopicPartition(t, n) for t in topics for n in range(partitions.get(t, 0))]
@@ -190,8 +190,8 @@ def test_user_data_of_somebody_else_is_no_claim_and_no_error() -> None:
 
 
 def test_a_large_group() -> None:
-    """1,000 partitions and 100 members, of which each wants another part of the topics. (The time
-    it takes is measured in bench/.)"""
+    """There are 1,000 partitions and 100 members, and each wants another part of the topics. (The
+    time it takes is measured in bench/.)"""
     topics = [f"topic-{n:03}" for n in range(100)]
     partitions = dict.fromkeys(topics, 10)
     members = {

@@ -1,4 +1,4 @@
-"""Commits: in order, tried again, fenced."""
+"""Commits keep their order, are tried again, and are fenced."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def at(offset: int) -> OffsetAndMetadata:
 
 
 class Someone(Identity):
-    """A member of generation 3."""
+    """It is a member of generation 3."""
 
     generation = 3
     in_flux = False
@@ -273,7 +273,7 @@ async def test_offsets_of_an_open_transaction_are_waited_for(
 
 @pytest.mark.asyncio
 async def test_what_is_computed_is_computed_in_its_turn() -> None:
-    """A commit in the background must not take back what one before it is still sending."""
+    """A background commit must keep its hands off what an earlier one is still sending."""
     async with committing() as world:
 
         def following() -> dict[TopicPartition, OffsetAndMetadata]:

@@ -1,4 +1,4 @@
-"""Finding the coordinator, and calls to it."""
+"""These tests find the coordinator and call it."""
 
 from __future__ import annotations
 

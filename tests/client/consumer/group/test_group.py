@@ -1,4 +1,4 @@
-"""Consumers in a group, end to end against a scripted coordinator."""
+"""Consumers are in a group, end to end against a scripted coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the application goes through when partitions go and come."""
+"""These tests go through what the application sees when partitions go and come."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHO = GroupMetadata("g", 4, "m")
 
 
 class Committed:
-    """Commits that go where the test can see them."""
+    """It keeps commits where the test can see them."""
 
     def __init__(self) -> None:
         self.known: dict[TopicPartition, OffsetAndMetadata | None] = {}
@@ -44,7 +44,7 @@ class Committed:
 
 
 class RunWork:
-    """A run, as far as a handover has to do with it."""
+    """A run is this, as far as a handover has to do with it."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class RunWork:
 
 
 class World:
-    """A consumer that assigns itself, and the handing over of another."""
+    """A consumer assigns itself, and what it had of another is handed over."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer

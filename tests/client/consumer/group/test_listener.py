@@ -1,4 +1,4 @@
-"""How an application is told of rebalances."""
+"""These tests check how an application is told of rebalances."""
 
 from __future__ import annotations
 

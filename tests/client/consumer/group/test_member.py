@@ -1,4 +1,4 @@
-"""A member and its coordinator: joining, losing, leaving, and what may go wrong on the way."""
+"""A member joins, loses and leaves its coordinator, and much may go wrong on the way."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def test_errors_that_pass(api: ApiKey, error: type) -> None:
 
 
 class CountedBackoff(Backoff):
-    """Remembers its pauses."""
+    """It remembers its pauses."""
 
     def __init__(self, first_s: float, max_s: float, entropy: SeededEntropy) -> None:
         super().__init__(first_s, max_s, entropy)

@@ -1,4 +1,4 @@
-"""The state machine of a member: told step by step, and thrown at random."""
+"""The state machine of a member is told events step by step, and at random."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ OVERDUE = ValueError("too slow")
 
 
 def run(state: Membership, *events: Event) -> list[Effect]:
-    """All effects of these events."""
+    """Return all effects of these events."""
     return [effect for event in events for effect in state.handle(event)]
 
 
 def joined(*partitions: TopicPartition, cooperative: bool = True) -> Membership:
-    """A member in its first generation that has been handed these."""
+    """Return a member in its first generation that has been handed these."""
     state = Membership(cooperative=cooperative)
     run(state, Wanted("subscribed"), JoinSent(), MemberIdGiven("m"), JoinSent())
     run(state, Joined("m", 1, False), Synced(partitions))
@@ -249,7 +249,7 @@ SHARES = st.lists(st.sampled_from(TPS), unique=True).map(tuple)
 
 
 def possible(state: Membership, generation: int, share: Sequence[TopicPartition]) -> list[Event]:
-    """What the shell may say in this phase."""
+    """Return what the shell may say in this phase."""
     events: list[Event] = [Wanted("whatever"), PollOverdue(OVERDUE)]
     events += [Refused(code) for code in CODES]
     if state.phase is Phase.JOINING:

@@ -1,4 +1,4 @@
-"""Groups against real brokers in this process."""
+"""Groups run against real brokers in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member subscribes to, and what a leader watches."""
+"""A member subscribes to topics, and a leader watches them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.fake_cluster import FakeCluster
 
 @asynccontextmanager
 async def knowing(**topics: int) -> AsyncIterator[tuple[FakeCluster, Router]]:
-    """A router to a cluster with these topics."""
+    """Open a router to a cluster with these topics."""
     async with FakeCluster() as cluster:
         for topic, partitions in topics.items():
             cluster.create_topic(topic, partitions)

@@ -1,4 +1,4 @@
-"""What is asked of coordinators, word by word, and what its answers mean."""
+"""These tests check what is asked of coordinators, word by word, and what its answers mean."""
 
 from __future__ import annotations
 

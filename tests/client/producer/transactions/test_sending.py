@@ -1,4 +1,4 @@
-"""The calls that send in a transaction: the producer's, and only while it is open."""
+"""The producer's calls send in a transaction, and only while it is open."""
 
 from __future__ import annotations
 

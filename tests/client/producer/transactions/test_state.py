@@ -1,4 +1,4 @@
-"""The phases of a transactional producer: the table, and what each raises."""
+"""A table says which phases a transactional producer may go through, and what each raises."""
 
 from __future__ import annotations
 

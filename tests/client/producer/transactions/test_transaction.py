@@ -1,4 +1,4 @@
-"""Transactions as blocks: what leaving them does, with a consumer and without one."""
+"""Transactions are blocks: leaving one ends it, with a consumer and without one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IN = TopicPartition("t", 0)
 
 
 class Boom(Exception):
-    """What an application may raise."""
+    """An application may raise this."""
 
 
 # ---------------------------------------------------------------- without a consumer
@@ -188,7 +188,7 @@ async def test_the_exception_counts_not_the_abort_that_fails() -> None:
 
 
 class World:
-    """A topic to read, one to write, a group."""
+    """There is a topic to read, one to write, and a group."""
 
     def __init__(self, count: int = 6) -> None:
         self.cluster = GroupCluster()

@@ -1,4 +1,4 @@
-"""Transactions of one producer against a scripted coordinator: ends, errors, retries, fencing."""
+"""One producer's transactions end, fail, are retried and are fenced at a scripted coordinator."""
 
 from __future__ import annotations
 

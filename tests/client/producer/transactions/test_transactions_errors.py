@@ -1,4 +1,4 @@
-"""Transactions that fail: what only aborts, who is fenced, and ends that nobody answers."""
+"""Transactions fail: some only abort, some producers are fenced, and some ends nobody answers."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ async def test_unknown_then_asked_again(acts: bool) -> None:
 
 @pytest.mark.asyncio
 async def test_unknown_then_closed_leaves_nothing_open(caplog: pytest.LogCaptureFixture) -> None:
-    """Readers would wait at it until its time-out, though its producer is gone in peace."""
+    """Readers would wait at it for its whole time-out, as its producer is gone in peace."""
     async with started(delivery_timeout_ms=300) as (cluster, producer):
         await lose_the_end(cluster, producer, acts=False)
         assert txn(cluster).state == "Ongoing"
@@ -406,7 +406,7 @@ async def test_an_end_that_was_certainly_not_asked_for_is_no_riddle() -> None:
 
 @pytest.mark.asyncio
 async def test_without_the_settling_a_late_end_hits_the_next_transaction() -> None:
-    """[N26]: what the new epoch is for."""
+    """[N26]: this is what the new epoch is for."""
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
         producer = make(cluster, delivery_timeout_ms=300)

@@ -1,4 +1,4 @@
-"""Transactions while everything happens at once, from a seed: lost answers, moving leaders and
+"""Everything happens to transactions at once, from a seed: lost answers, moving leaders and
 coordinators, dying brokers, time-outs.
 
 Whatever happens, of a transaction that was committed everything is visible, once and in order, with
@@ -85,7 +85,7 @@ async def more_requests(cluster: FakeCluster, count: int, over: asyncio.Event) -
 
 @dataclass
 class Attempt:
-    """One transaction as its producer saw it."""
+    """It is one transaction as its producer saw it."""
 
     number: int
     values: list[tuple[int, bytes]] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Attempt:
 
 
 async def attempt(producer: Producer, number: int, entropy: SeededEntropy) -> Attempt:
-    """One transaction of some records and an offset; some are aborted on purpose."""
+    """Write some records and an offset in one transaction; some are aborted on purpose."""
     made = Attempt(number)
     try:
         async with producer.transaction() as block:
