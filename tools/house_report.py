@@ -25,6 +25,20 @@ ROOMS = (
 TESTS_IN_SENTENCES = (
     "cli",
     "client",
+    "conftest.py",
+    "controller",
+    "deploy",
+    "docs",
+    "fuzz",
+    "house",
+    "model",
+    "observability",
+    "pipeline",
+    "ports",
+    "protocol",
+    "runtime",
+    "testing",
+    "typed",
 )
 """Folders of tests/ whose docstrings count too; the others follow."""
 

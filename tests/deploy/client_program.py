@@ -1,4 +1,4 @@
-"""A client as a program of its own, to be run in a container or beside the cluster:
+"""A client is a program of its own here, to be run in a container or beside the cluster:
 
     client_program.py BOOTSTRAP TOPIC SEND...  EXPECTED
 

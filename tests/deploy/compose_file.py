@@ -1,4 +1,4 @@
-"""Reads docker-compose.yml as Compose does: merged keys, then variables, then services by name.
+"""It reads docker-compose.yml as Compose does: merged keys, then variables, then services by name.
 
 Only what the file uses is understood, and anything else is refused: a test that skips over a key
 would prove less than it says.
@@ -43,7 +43,7 @@ KEYS = {
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """What is run in the container, and how often."""
+    """This command is run in the container so often."""
 
     command: tuple[str, ...]
     interval_s: float = 30.0
@@ -54,7 +54,7 @@ class HealthCheck:
 
 @dataclass(frozen=True)
 class Service:
-    """One service; values as they are after merging and substitution."""
+    """A service has its values as they are after merging and substitution."""
 
     name: str
     image: str
@@ -78,15 +78,13 @@ class Service:
 
 @dataclass(frozen=True)
 class Compose:
-    """The file."""
-
     services: Mapping[str, Service]
     document: Mapping[str, Any]
     """As parsed, variables substituted; what a schema looks at."""
     volumes: frozenset[str] = field(default=frozenset())
 
     def started(self, *profiles: str) -> list[Service]:
-        """The services that start under some profiles, each after those it depends on."""
+        """Return the services that start under some profiles, each after those it depends on."""
         chosen = {
             name: service
             for name, service in self.services.items()
@@ -102,7 +100,7 @@ class Compose:
 
 
 def load(path: Path, variables: Mapping[str, str] | None = None) -> Compose:
-    """The file with variables substituted; unset ones take the defaults that it names."""
+    """Read the file and substitute variables; unset ones take the defaults that it names."""
     raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     document = _substituted(raw, variables or {})
     services = {
@@ -112,7 +110,7 @@ def load(path: Path, variables: Mapping[str, str] | None = None) -> Compose:
 
 
 def seconds(duration: str) -> float:
-    """A duration such as ``1m30s``."""
+    """Return the seconds of a duration such as ``1m30s``."""
     found = _DURATION.fullmatch(duration)
     assert found is not None, f"not a duration that is understood here: {duration!r}"
     assert duration

@@ -1,5 +1,5 @@
-"""Runs a service of the compose file from a built image, as an engine would: same file system, same
-user, environment, mounts and rights, in network, process and mount namespaces of its own.
+"""It runs a service of the compose file from a built image, as an engine would: same file system,
+same user, environment, mounts and rights, in network, process and mount namespaces of its own.
 
 All mounts are in the container's mount namespace and go with it.
 """
@@ -31,7 +31,7 @@ HEALTH_POLL_S = 0.4
 
 @dataclass(frozen=True)
 class Limits:
-    """What a container may not do."""
+    """A container may not exceed these."""
 
     read_only: bool = False
     no_capabilities: bool = False
@@ -40,7 +40,7 @@ class Limits:
 
     @classmethod
     def of(cls, service: Service) -> Limits:
-        """As the compose file says."""
+        """Return what the compose file says."""
         assert service.cap_drop in ((), ("ALL",))
         return cls(
             service.read_only, bool(service.cap_drop), service.no_new_privileges, service.tmpfs
@@ -49,7 +49,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Finished:
-    """A command that has ended."""
+    """The command has ended."""
 
     code: int
     output: str
@@ -58,7 +58,7 @@ class Finished:
 
 @dataclass
 class Container:
-    """One container; it can be started again, with the same volumes and a fresh file system."""
+    """It can be started again, with the same volumes and a fresh file system."""
 
     name: str
     image: Image
@@ -78,7 +78,7 @@ class Container:
 
     @property
     def log(self) -> str:
-        """What it wrote, over all its starts."""
+        """Return what it wrote, over all its starts."""
         path = self.directory / "log"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
@@ -101,30 +101,30 @@ class Container:
             self._publish(address, published, target)
 
     def wait(self, timeout_s: float) -> int:
-        """The exit code, or minus the number of the signal that ended it."""
+        """Return the exit code, or minus the number of the signal that ended it."""
         assert self.process is not None
         code = self.process.wait(timeout_s)
         self._gone()
         return code
 
     def stop(self, timeout_s: float) -> int:
-        """As ``docker stop``: the image's signal to the first process, then wait for its end."""
+        """Send the image's signal to the first process and wait, as ``docker stop`` does."""
         self.signal(signal.Signals[self.image.stop_signal])
         return self.wait(timeout_s)
 
     def kill(self) -> None:
-        """As ``docker kill``; nothing when it has ended."""
+        """Kill it as ``docker kill`` does; do nothing when it has ended."""
         if self.process is not None and self.process.poll() is None:
             self.signal(signal.SIGKILL)
             self.wait(10.0)
         self._gone()
 
     def signal(self, number: signal.Signals) -> None:
-        """A signal to the container's first process."""
+        """Send a signal to the container's first process."""
         os.kill(self.first_process(), number)
 
     def first_process(self) -> int:
-        """The pid, outside, of the process that is 1 inside."""
+        """Return the pid, outside, of the process that is 1 inside."""
         assert self.process is not None
         pid = self.process.pid
         deadline = time.monotonic() + 10.0
@@ -137,7 +137,7 @@ class Container:
         raise AssertionError(f"{self.name} has not started its first process")
 
     def execute(self, command: Sequence[str], timeout_s: float = 60.0) -> Finished:
-        """As ``docker exec``: a command beside the first process."""
+        """Run a command beside the first process, as ``docker exec`` does."""
         inside = ["nsenter", "--target", str(self.first_process()), "--net", "--mount", "--pid",
                   "--ipc", "--uts", "--root", *self._as_user(command)]  # fmt: skip
         done = subprocess.run(
@@ -146,7 +146,7 @@ class Container:
         return Finished(done.returncode, done.stdout, done.stderr)
 
     def health(self) -> Finished:
-        """The health check, once."""
+        """Run the health check once."""
         check = self.healthcheck or self.image.healthcheck
         assert check is not None, f"{self.name} has no health check"
         try:
@@ -155,7 +155,7 @@ class Container:
             return Finished(1, "", str(expired))
 
     def wait_healthy(self, timeout_s: float) -> None:
-        """As ``depends_on: condition: service_healthy``, only that the check comes more often."""
+        """Wait as ``depends_on: condition: service_healthy`` does, but check more often."""
         deadline = time.monotonic() + timeout_s
         while (found := self.health()).code != 0:
             assert time.monotonic() < deadline, f"{self.name}: {found}\n{self.log[-5000:]}"
@@ -234,7 +234,7 @@ class Container:
 
 
 def _has_its_own_root(pid: str) -> bool:
-    """Before that a command beside it would land in the machine's own file system."""
+    """Return whether it has: before that, commands would land in the machine's own file system."""
     try:
         return os.readlink(f"/proc/{pid}/root") != "/"
     except OSError:

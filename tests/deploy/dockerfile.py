@@ -1,4 +1,4 @@
-"""Reads the Dockerfile: stages, and their instructions in order.
+"""It reads the Dockerfile: stages, and their instructions in order.
 
 Only what the file uses is understood; anything else is refused.
 """
@@ -32,14 +32,14 @@ KNOWN = {
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its flags (``--mount=...``) apart from the rest."""
+    """An instruction keeps its flags (``--mount=...``) apart from the rest."""
 
     keyword: str
     flags: dict[str, str]
     rest: str
 
     def words(self) -> list[str]:
-        """The rest as a JSON list, or split as a shell does."""
+        """Return the rest, which is a JSON list or is split as a shell does."""
         if self.rest.startswith("["):
             parsed = json.loads(self.rest)
             assert isinstance(parsed, list)
@@ -47,25 +47,25 @@ class Instruction:
         return shlex.split(self.rest)
 
     def pairs(self) -> dict[str, str]:
-        """``KEY=VALUE ...`` of ENV and LABEL."""
+        """Return ``KEY=VALUE ...`` of ENV and LABEL."""
         return dict(word.split("=", 1) for word in self.words())
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What follows one FROM."""
+    """A stage is what follows one FROM."""
 
     name: str
     base: str
     instructions: tuple[Instruction, ...]
 
     def last(self, keyword: str) -> Instruction:
-        """The instruction of this keyword that counts."""
+        """Return the instruction of this keyword that counts."""
         return [i for i in self.instructions if i.keyword == keyword][-1]
 
 
 def parse(path: Path) -> list[Stage]:
-    """The stages of a Dockerfile, build arguments at their defaults."""
+    """Return the stages of a Dockerfile, build arguments at their defaults."""
     arguments: dict[str, str] = {}
     stages: list[tuple[str, str, list[Instruction]]] = []
     for instruction in _instructions(path.read_text(encoding="utf-8")):
@@ -104,8 +104,8 @@ def _instructions(text: str) -> list[Instruction]:
 
 
 def context_files(root: Path, ignore: Path) -> list[Path]:
-    """The files below ``root`` that .dockerignore lets through, as Docker's rules have it: the
-    last pattern that fits a file or a folder above it decides."""
+    """Return the files below ``root`` that .dockerignore lets through: as Docker has it, the last
+    pattern that fits a file or a folder above it decides."""
     rules = []
     for line in ignore.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
@@ -130,7 +130,7 @@ def _is_kept(path: PurePosixPath, rules: list[tuple[bool, re.Pattern[str]]]) -> 
 
 
 def _pattern(glob: str) -> re.Pattern[str]:
-    """Go's filepath.Match, with ``**/`` for any folders."""
+    """Translate Go's filepath.Match, with ``**/`` for any folders."""
     translated = ""
     for part in re.split(r"(\*\*/|\*|\[[^]]*\]|\?)", glob):
         translated += {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}.get(

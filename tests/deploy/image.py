@@ -1,4 +1,4 @@
-"""Builds the image from the Dockerfile without a container engine: each instruction carried out.
+"""Each instruction of the Dockerfile is carried out without a container engine.
 
 A stage is a directory that RUN steps are run in with chroot, as root, in mount and process
 namespaces of their own. What an engine would bring and cannot be had here is stood in for: the base
@@ -29,7 +29,7 @@ for that."""
 
 @dataclass
 class Image:
-    """A file system and what to run in it."""
+    """An image has a file system, and says what to run in it."""
 
     root: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Image:
 
 
 def build(repository: Path, directory: Path) -> Image:
-    """The image that the repository's Dockerfile makes, in ``directory``."""
+    """Build what the repository's Dockerfile makes, in ``directory``."""
     images: dict[str, Image] = {}
     for number, stage in enumerate(parse(repository / "Dockerfile")):
         image = base_image(directory / f"stage-{number}")
@@ -53,7 +53,7 @@ def build(repository: Path, directory: Path) -> Image:
 
 
 def system_mounts(root: Path) -> list[str]:
-    """Shell commands that bring what every container has into ``root``."""
+    """Return shell commands that bring what every container has into ``root``."""
     mounts = [f"mount --bind /usr {root}/usr", f"mount -o remount,bind,ro {root}/usr"]
     if sys.base_prefix != "/usr":
         mounts.append(f"mount --bind {shlex.quote(sys.base_prefix)} {root}/usr/local")
@@ -62,7 +62,7 @@ def system_mounts(root: Path) -> list[str]:
 
 
 def base_image(root: Path) -> Image:
-    """A file system like that of the base image: Debian, and a Python in /usr/local."""
+    """Make a file system like that of the base image: Debian, and a Python in /usr/local."""
     for folder in ("dev", "etc", "opt", "proc", "root", "run", "src", "tmp", "usr", "var/lib"):
         (root / folder).mkdir(parents=True)
     (root / "tmp").chmod(0o1777)

@@ -1,4 +1,4 @@
-"""A compose network as Docker lays it out on Linux: a bridge, and a network namespace a container.
+"""A compose network is a bridge and a network namespace a container, as Docker lays it out.
 
 The bridge is in a namespace of its own, which stands for the host: nothing of the machine's network
 is touched. Names in the network are a hosts file, in the place of Docker's name server: a name is
@@ -23,7 +23,7 @@ PROGRAMS = ("chroot", "ip", "mount", "nsenter", "setpriv", "unshare")
 
 
 def why_not() -> str | None:
-    """Why containers cannot be imitated on this machine; None when they can."""
+    """Say why containers cannot be imitated on this machine, or return None when they can."""
     if sys.platform != "linux":
         return "network namespaces are Linux's"
     if os.geteuid() != 0:
@@ -41,7 +41,7 @@ def why_not() -> str | None:
 
 
 class Network:
-    """One network and the host that it is on."""
+    """The network includes the host that it is on."""
 
     def __init__(self, directory: Path) -> None:
         self.host = f"{PREFIX}{os.getpid()}-host"
@@ -57,7 +57,7 @@ class Network:
         self._write_hosts()
 
     def namespace(self, name: str) -> str:
-        """The network namespace of a container; made, with an address, when first asked for."""
+        """Return the network namespace of a container; make it first if need be."""
         namespace = f"{PREFIX}{os.getpid()}-{name}"
         if name not in self._addresses:
             address = f"{SUBNET}.{len(self._addresses) + 2}"
@@ -74,7 +74,6 @@ class Network:
         return namespace
 
     def address(self, name: str) -> str:
-        """The address of a container."""
         self.namespace(name)
         return self._addresses[name]
 
@@ -102,7 +101,7 @@ class Network:
 
 
 def _sweep() -> None:
-    """Namespaces that a test run left behind when it was killed."""
+    """Remove namespaces that a test run left behind when it was killed."""
     folder = Path("/run/netns")
     for left in folder.glob(f"{PREFIX}*-*") if folder.is_dir() else []:
         owner = left.name.removeprefix(PREFIX).partition("-")[0]

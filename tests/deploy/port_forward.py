@@ -1,4 +1,4 @@
-"""Publishes a port as Docker's user-land proxy does: ``ADDRESS PORT TO_ADDRESS PORT``.
+"""It publishes a port as Docker's user-land proxy does: ``ADDRESS PORT TO_ADDRESS PORT``.
 
 Runs in the host's namespace until it is ended. Writes a line when it listens.
 """
@@ -10,7 +10,7 @@ import sys
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Bytes one way, until either end closes."""
+    """Copy bytes one way, until either end closes."""
     try:
         while data := await reader.read(65536):
             writer.write(data)

@@ -1,4 +1,4 @@
-"""``docker compose up`` without Docker: the services of the compose file in containers of ours."""
+"""It imitates ``docker compose up``: the services of the compose file are in containers of ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEMORY_BYTES_MIN = 2 * 1024**3
 
 
 class Project:
-    """The cluster of the compose file. ``up`` once, ``close`` always."""
+    """It runs the cluster of the compose file. ``up`` once, ``close`` always."""
 
     def __init__(self, repository: Path) -> None:
         self.repository = repository
@@ -49,7 +49,7 @@ class Project:
             container.wait_healthy(START_S)
 
     def start_prometheus(self, program: Path) -> Container:
-        """The Prometheus of the monitoring profile, with a binary in place of its image."""
+        """Start the Prometheus of the monitoring profile, with a binary in place of its image."""
         image = base_image(self.directory / "prometheus-image")
         for place in ("etc/prometheus", "prometheus", "opt/prometheus"):
             (image.root / place).mkdir()
@@ -68,7 +68,7 @@ class Project:
         return container
 
     def one_off(self, name: str, like: str, **changes: object) -> Container:
-        """A container more in the network (``docker compose run``), with the settings of a service
+        """Add a container to the network (``docker compose run``), with the settings of a service
         and no ports, volumes or entrypoint of its own but those that are given."""
         service = self.compose.services[like]
         assert self.network is not None
@@ -94,7 +94,7 @@ class Project:
         shutil.rmtree(self.directory)
 
     def logs(self) -> str:
-        """The ends of all logs, for a failure's message."""
+        """Return the ends of all logs, for a failure's message."""
         return "\n".join(f"== {c.name}\n{c.log[-3000:]}" for c in self.containers.values())
 
     def _container(self, service: Service, image: Image | None = None) -> Container:
@@ -141,6 +141,6 @@ def _directory() -> Path:
 
 
 def succeeded(done: Finished) -> str:
-    """The output of a command that must have succeeded."""
+    """Return the output of a command that must have succeeded."""
     assert done.code == 0, f"{done.code}\n{done.output}\n{done.errors}"
     return done.output

@@ -34,7 +34,7 @@ def image_environment() -> dict[str, str]:
 
 
 def settings(service: Service, **changes: str) -> BrokerConfig:
-    """What a broker makes of the environment that its service has in a container."""
+    """Return what a broker makes of the environment that its service has in a container."""
     environment = {**image_environment(), **service.environment, **changes}
     loaded = load_settings(None, environment=environment)
     assert not loaded.ignored, "variables that are no settings"
@@ -222,7 +222,7 @@ def test_grafana_is_provisioned() -> None:
 
 
 def mounted(compose: Compose, service: str, place: str) -> Path:
-    """The directory of the repository that a service has at ``place``."""
+    """Return the directory of the repository that a service has at ``place``."""
     ((source, _, read_only),) = [
         volume for volume in compose.services[service].volumes if volume[1] == place
     ]

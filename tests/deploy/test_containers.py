@@ -37,7 +37,7 @@ EXIT_UNHEALTHY = 10
 
 @pytest.fixture(scope="module")
 def project() -> Iterator[Project]:
-    """The cluster, up and healthy."""
+    """The cluster is up and healthy."""
     reason = why_not()
     if reason is not None:
         # Continuous integration is root: there it would be a hole in what is proven.
@@ -57,7 +57,7 @@ def project() -> Iterator[Project]:
 
 @pytest.fixture(scope="module")
 def prometheus(project: Project) -> Container:
-    """The profile's Prometheus, from Debian's package; started early, for it scrapes seldom."""
+    """Prometheus comes from Debian's package; it starts early, for it scrapes seldom."""
     found = subprocess.run(
         [sys.executable, "tools/get_prometheus.py"],
         cwd=ROOT,
@@ -72,7 +72,7 @@ def prometheus(project: Project) -> Container:
 
 
 def on_host(project: Project, *words: str) -> Finished:
-    """A command in the namespace of the host."""
+    """Run a command in the namespace of the host."""
     assert project.network is not None
     done = subprocess.run(
         ["nsenter", f"--net=/run/netns/{project.network.host}", *words],
@@ -86,14 +86,14 @@ def on_host(project: Project, *words: str) -> Finished:
 
 
 def inside(project: Project, topic: str, send: str, expected: int) -> dict[str, Any]:
-    """A client in a namespace of its own in the cluster's network."""
+    """Run a client in a namespace of its own in the cluster's network."""
     source = PROGRAM.read_text(encoding="utf-8")
     words = ["python3", "-c", source, INSIDE, topic, send, str(expected)]
     return told(project, project.containers["client"].execute(words, 90))
 
 
 def outside(project: Project, topic: str, send: str, expected: int) -> dict[str, Any]:
-    """A client on the host, in the host's namespace."""
+    """Run a client on the host, in the host's namespace."""
     words = [sys.executable, str(PROGRAM), OUTSIDE, topic, send, str(expected)]
     return told(project, on_host(project, *words))
 
@@ -105,7 +105,7 @@ def told(project: Project, done: Finished) -> dict[str, Any]:
 
 
 def test_the_guide(project: Project) -> None:
-    """First, while nobody else has made topics."""
+    """It runs first, while nobody else has made topics."""
     page = "docs/containers.md"
     mine = [b for b in blocks_of(page, (ROOT / page).read_text()) if b.get("elsewhere")]
     for block in mine:
@@ -176,7 +176,7 @@ def test_loss_of_one_broker(project: Project) -> None:
 
 
 def wait_whole(project: Project) -> None:
-    """Until the cluster itself says that all replicas are back."""
+    """Wait until the cluster itself says that all replicas are back."""
     broker = project.containers["broker-1"]
     words = ["oncelog", "cluster", "health", "--watch", "-e", "--interval", "500ms"]
     succeeded(broker.execute([*words, "--timeout", "60s", "--brokers", "3"], 90))
@@ -239,7 +239,7 @@ def test_prometheus_finds_the_brokers(project: Project, prometheus: Container) -
 
 
 def test_the_cluster_stops_cleanly(project: Project) -> None:
-    """Last: as ``docker compose stop``, all brokers at once."""
+    """It runs last: all brokers stop at once, as with ``docker compose stop``."""
     brokers = [project.containers[name] for name in BROKERS]
     grace_s = min(project.compose.services[name].stop_grace_s for name in BROKERS)
     deadline = time.monotonic() + grace_s / 2

@@ -1,4 +1,4 @@
-"""The Dockerfile, as far as reading it goes: test_containers.py carries it out."""
+"""These tests only read the Dockerfile: test_containers.py carries it out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in for the official ZooKeeper image: the jars and the Java that ``oncelog up`` uses,
+"""It stands in for the official ZooKeeper image: the jars and the Java that ``oncelog up`` uses,
 configured from the same variables as the image's entrypoint (3.9) configures its own."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPTIONS = {
 
 
 def configured(environment: Mapping[str, str]) -> str:
-    """``zoo.cfg`` for the variables of a service."""
+    """Return ``zoo.cfg`` for the variables of a service."""
     given = {**DEFAULTS, **environment}
     unknown = given.keys() - OPTIONS.keys()
     assert not unknown, f"variables that nothing here understands: {sorted(unknown)}"
@@ -51,12 +51,12 @@ def configured(environment: Mapping[str, str]) -> str:
 
 
 def java_home() -> Path:
-    """The Java of this machine, to be mounted at ``JAVA``."""
+    """Return the Java of this machine, to be mounted at ``JAVA``."""
     return Path(find_install().java).resolve().parent.parent
 
 
 def zookeeper_image(directory: Path, environment: Mapping[str, str]) -> Image:
-    """An image with a server for the variables of a service."""
+    """Make an image with a server for the variables of a service."""
     image = base_image(directory)
     jars = image.root / "apache-zookeeper"
     jars.mkdir()

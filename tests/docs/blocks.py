@@ -1,4 +1,4 @@
-"""Code blocks of Markdown pages, and what a hidden comment before a block says about running it.
+"""It finds code blocks of Markdown pages; a hidden comment before a block says how to run it.
 
     <!-- test
     given: oncelog topics create orders
@@ -98,7 +98,7 @@ class PageError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block: where it is, its language, its text, its instructions."""
+    """A block has a place, a language, a text, and instructions."""
 
     page: str
     line: int
@@ -109,16 +109,15 @@ class Block:
 
     @property
     def where(self) -> str:
-        """``page:line``, as editors understand it."""
+        """Return ``page:line``, as editors understand it."""
         return f"{self.page}:{self.line}"
 
     def get(self, instruction: str) -> str:
-        """What the instruction says, or nothing."""
         return self.instructions.get(instruction, "")
 
 
 def blocks_of(page: str, markdown: str) -> list[Block]:
-    """Every code block of a page, in order.
+    """Return every code block of a page, in order.
 
     :raises PageError: a block without a language or with one that nobody runs, one that is indented
         and not fenced, an instruction that does not exist, or one that is before no block.

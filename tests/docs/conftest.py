@@ -1,4 +1,4 @@
-"""One host of commands for the folder, one loop for its clusters, and a fresh cluster a page."""
+"""The folder has one host of commands, one loop for its clusters, and a fresh cluster a page."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ SETTINGS: dict[str, Any] = {
 
 
 class RoomyFiles(SystemFiles):
-    """Files on a disk that is half empty, whatever the machine has: pages show healthy clusters."""
+    """The disk is half empty, whatever the machine has: pages show healthy clusters."""
 
     def disk_space(self, path: str) -> DiskSpace:
-        """100 GiB, of which the half is free."""
+        """Return 100 GiB, of which the half is free."""
         return DiskSpace(total_bytes=100 << 30, free_bytes=50 << 30)
 
 
 @pytest.fixture(scope="session")
 def shims() -> Iterator[Path]:
-    """The folder of commands that goes in front of the path."""
+    """This folder of commands goes in front of the path."""
     with tempfile.TemporaryDirectory() as folder, hosts.host(Path(folder)) as shims:
         yield shims
 
 
 @pytest.fixture(scope="session")
 def clusters_of_pages() -> Iterator[Callable[[Path], AbstractContextManager[str]]]:
-    """Makes a cluster of three brokers in a folder, and says where it is."""
+    """Make a cluster of three brokers in a folder, and say where it is."""
     loop = LoopThread("clusters of pages")
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""A process that has imported the SDK and the command once, and forks for each use of them.
+"""A process has imported the SDK and the command once, and forks for each use of them.
 
 Pages run some two hundred commands and programs. Started one by one each pays a third of a second
 of CPU for its imports; a fork pays a few milliseconds. The ``oncelog`` and ``python`` that pages
@@ -53,7 +53,7 @@ PRELOADED = ("oncelog", "oncelog.blocking", "oncelog.stores", "oncelog_cli.main"
 
 @contextlib.contextmanager
 def host(folder: Path) -> Iterator[Path]:
-    """A running host; yields the folder of shims that goes in front of ``PATH``."""
+    """Run a host; yield the folder of shims that goes in front of ``PATH``."""
     address = folder / "host"
     shims = folder / "bin"
     shims.mkdir()
@@ -106,7 +106,6 @@ def preload() -> None:
 
 
 def keep(peer: socket.socket) -> None:
-    """Fork the worker, tell its pid, wait for it, tell its exit code."""
     size, streams, _, _ = socket.recv_fds(peer, 4, 3)
     wanted = int.from_bytes(size, "big")
     text = b""
@@ -128,7 +127,7 @@ def keep(peer: socket.socket) -> None:
 
 
 def work(asked: dict[str, Any], streams: list[int]) -> int:
-    """In the worker: become the process that was asked for, and return its exit code."""
+    """Become, in the worker, the process that was asked for, and return its exit code."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -157,7 +156,7 @@ def work(asked: dict[str, Any], streams: list[int]) -> int:
 
 
 def oncelog(arguments: list[str]) -> int:
-    """As ``oncelog ARGUMENTS``."""
+    """Run ``oncelog ARGUMENTS``."""
     from oncelog_cli.main import main as command
 
     sys.argv = ["oncelog", *arguments]
@@ -166,14 +165,14 @@ def oncelog(arguments: list[str]) -> int:
 
 
 def python(arguments: list[str]) -> int:
-    """As ``python FILE.py ARGUMENTS``."""
+    """Run ``python FILE.py ARGUMENTS``."""
     sys.argv = arguments
     runpy.run_path(arguments[0], run_name="__main__")
     return 0
 
 
 def session(arguments: list[str]) -> int:
-    """The Python blocks of one page, one after the other: a JSON line each, and one in answer."""
+    """Run the Python blocks of one page: a JSON line comes for each, and one answers."""
     answers = os.dup(1)
     page: dict[str, Any] = {"__name__": "__main__"}
     for line in sys.stdin:
@@ -221,7 +220,7 @@ def execute(parts: list[dict[str, Any]], page: dict[str, Any]) -> None:
 
 
 def compiled(part: dict[str, Any]) -> types.CodeType:
-    """Code that may await, with the page's name and lines in its traceback."""
+    """Return code that may await, with the page's name and lines in its traceback."""
     text = "\n" * part["line"] + part["source"]
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     code: types.CodeType = compile(text, part["page"], "exec", flags=flags, dont_inherit=True)
@@ -229,17 +228,17 @@ def compiled(part: dict[str, Any]) -> types.CodeType:
 
 
 def is_coroutine(code: types.CodeType) -> bool:
-    """Whether the code awaits something itself."""
+    """Return whether the code awaits something itself."""
     return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
 async def awaited(code: types.CodeType, namespace: dict[str, Any]) -> None:
-    """One piece of code that awaits."""
+    """Run one piece of code that awaits."""
     await eval(code, namespace)
 
 
 async def together(codes: list[types.CodeType], page: dict[str, Any]) -> None:
-    """Several pieces in one loop. Ctrl+C ends the one that runs, and the next ones come."""
+    """Run several pieces in one loop. Ctrl+C ends the one that runs, and the next ones come."""
     loop = asyncio.get_running_loop()
     try:
         for code in codes:
@@ -269,7 +268,7 @@ async def close_all(page: dict[str, Any]) -> None:
 
 
 class PythonSession:
-    """The other end of ``session``: where a page's Python blocks run."""
+    """It is the other end of ``session``, where a page's Python blocks run."""
 
     def __init__(self, shims: Path, folder: Path, environment: dict[str, str]) -> None:
         self._answers, writing = os.pipe()
@@ -297,11 +296,11 @@ class PythonSession:
 
     @property
     def answers(self) -> int:
-        """The descriptor on which the answer comes."""
+        """Return the descriptor on which the answer comes."""
         return self._answers
 
     def answer(self) -> str:
-        """The traceback of the block that has ended, or nothing."""
+        """Return the traceback of the block that has ended, or nothing."""
         text = b""
         while not text.endswith(b"\n"):
             piece = os.read(self._answers, 65_536)
@@ -312,7 +311,7 @@ class PythonSession:
         return failure
 
     def interrupt(self) -> None:
-        """Ctrl+C."""
+        """Send Ctrl+C."""
         os.kill(self.pid, signal.SIGINT)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One page, run from top to bottom: its bash, its Python, its files, and a cluster beside them."""
+"""One page is run from top to bottom: its bash, its Python, its files, beside a cluster."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BlockFailed(AssertionError):
 
 
 class Page:
-    """Runs the blocks of one page in a folder of its own.
+    """It runs the blocks of one page in a folder of its own.
 
     :param shims: the folder with ``oncelog`` and ``python`` of the host.
     :param bootstrap: the cluster of the page; nothing when the page starts its own.
@@ -98,7 +98,7 @@ class Page:
         self._bash.close()
 
     def command(self, command: str) -> subprocess.CompletedProcess[str]:
-        """A command beside the page: in its folder, with its environment, in a bash of its own."""
+        """Run a command beside the page, in its folder and environment, in a bash of its own."""
         return subprocess.run(
             ["bash", "-c", self.names.replace(command)],
             cwd=self.folder,
@@ -111,7 +111,7 @@ class Page:
 
     @property
     def _output(self) -> Path:
-        """Where the block that runs now prints to."""
+        """Return where the block that runs now prints to."""
         return self._scratch / f"output-{self._blocks_run}"
 
     # ------------------------------------------------------------------------------ blocks
@@ -140,7 +140,7 @@ class Page:
         self.around(block, "then")
 
     def around(self, block: Block, when: str) -> None:
-        """The commands before (``given``) or after (``then``) a block."""
+        """Run the commands before (``given``) or after (``then``) a block."""
         lines = block.get(when)
         if lines:
             done = self.command(f"set -e\n{lines}")
@@ -209,7 +209,7 @@ class Page:
     def _run_command(
         self, block: Block, command: str, leave: str, shown: list[str], *, last: bool
     ) -> tuple[list[str], str]:
-        """What a command printed, and what of that is not as shown."""
+        """Return what a command printed, and what of that is not as shown."""
         until = self._until(block) if last else None
         code, printed = self._bash.run(command, leave, self._output, until)
         everything = said(self._output)
@@ -234,7 +234,7 @@ class Page:
         )
 
     def _until(self, block: Block) -> Callable[[], bool] | None:
-        """When to interrupt the block, or None if it ends by itself."""
+        """Return when to interrupt the block, or None if it ends by itself."""
         printed = block.get("until printed")
         command = block.get("until") or block.get("goes on")
         if printed:
@@ -307,18 +307,18 @@ class Page:
 
 
 def errors_of(output: Path) -> Path:
-    """Where stderr goes beside ``output``: a page may show it, or leave progress and notes out."""
+    """Return where stderr goes beside ``output``, which a page may leave out."""
     return output.with_name(f"{output.name}.err")
 
 
 def said(output: Path) -> str:
-    """All that was printed, to stdout and then to stderr."""
+    """Return all that was printed, to stdout and then to stderr."""
     files = [path for path in (output, errors_of(output)) if path.exists()]
     return "".join(path.read_text(errors="replace") for path in files)
 
 
 class _Bash:
-    """The page's shell: one process, so that ``cd``, variables and jobs last."""
+    """The page's shell is one process, so that ``cd``, variables and jobs last."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -338,7 +338,7 @@ class _Bash:
     def run(
         self, command: str, leave: str, output: Path, until: Callable[[], bool] | None
     ) -> tuple[int, str]:
-        """The exit code of the first command that fails, or 0, and what stdout was given."""
+        """Return the exit code of the first command that fails, or 0, and what stdout was given."""
         script, errors = output.with_name("script.sh"), errors_of(output)
         script.write_text(command)
         output.write_text("")

@@ -1,4 +1,4 @@
-"""How large an installation is, by extra: what docs/install.md states, measured here.
+"""It measures how large an installation is, by extra: docs/install.md states it.
 
 A size is that of the files which the packages bring, those packages need included, without what
 Python compiles and without pip. Oncelog's own files are those that its wheel would hold.
@@ -23,7 +23,7 @@ LIGHT = ""
 
 
 def packages_of(extra: str) -> set[str]:
-    """Names of the distributions that ``oncelog[extra]`` installs, its own included."""
+    """Return the distributions that ``oncelog[extra]`` installs, its own included."""
     found: set[str] = set()
     seen: set[tuple[str, str]] = set()
     waiting = [("oncelog", extra)]
@@ -45,7 +45,7 @@ def packages_of(extra: str) -> set[str]:
 
 
 def requirements_of(name: str, extra: str) -> list[Requirement]:
-    """What a distribution says that it needs. Our own says it in the project's file: an
+    """Return what a distribution says that it needs. Our own says it in the project's file: an
     installation in place does not know what was changed there since."""
     if name != "oncelog":
         return [Requirement(text) for text in distribution(name).requires or ()]
@@ -55,20 +55,20 @@ def requirements_of(name: str, extra: str) -> list[Requirement]:
 
 
 def size_of(name: str) -> int:
-    """Bytes of a distribution's files."""
+    """Return the bytes of a distribution's files."""
     if name == "oncelog":
         return sum(file.stat().st_size for file in own_files())
     return sum(file.stat().st_size for file in files_of(distribution(name)))
 
 
 def files_of(found: Distribution) -> list[Path]:
-    """What it installed, without what Python compiled since."""
+    """Return what it installed, without what Python compiled since."""
     paths = (Path(str(found.locate_file(file))) for file in found.files or ())
     return [path for path in paths if path.suffix != ".pyc" and path.is_file()]
 
 
 def own_files() -> list[Path]:
-    """What the wheel holds."""
+    """Return what the wheel holds."""
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     places = [ROOT / place for place in (*wheel["packages"], *wheel["force-include"])]
     files = (file for place in places for file in place.rglob("*") if file.is_file())
@@ -76,11 +76,11 @@ def own_files() -> list[Path]:
 
 
 def megabytes(extra: str) -> float:
-    """All that ``oncelog[extra]`` installs, in millions of bytes."""
+    """Return all that ``oncelog[extra]`` installs, in millions of bytes."""
     return sum(map(size_of, packages_of(extra))) / 1e6
 
 
 def stated(page: str) -> dict[str, float]:
-    """The sizes in a page's table, by extra: rows ``| `oncelog[broker]` | ... | 12 MB |``."""
+    """Return a page's sizes by extra: rows ``| `oncelog[broker]` | ... | 12 MB |``."""
     rows = re.findall(r"^\| `oncelog(?:\[(\w+)\])?` \|.*\| ([\d.]+) MB \|", page, re.MULTILINE)
     return {extra or LIGHT: float(size) for extra, size in rows}

@@ -1,4 +1,4 @@
-"""What the finder of code blocks finds, and what it refuses to overlook."""
+"""The finder of code blocks finds what it should, and refuses what it must not overlook."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_what_is_run_elsewhere_is_run_there() -> None:
 
 
 def test_whole_programs_run_as_they_stand() -> None:
-    """Who pastes one has to change nothing: it finds the cluster as the command does."""
+    """A reader has to change nothing in it: it finds the cluster as the command does."""
     programs = [
         block
         for page in pages()

@@ -1,4 +1,4 @@
-"""What a page shows of a command's output, held against what it printed.
+"""It holds what a page shows of a command's output against what was printed.
 
 Compared line by line, whatever the spaces between columns; ``...`` alone in a line stands for any
 number of lines. What differs in every run (addresses, ids, times) is compared by its kind, and
@@ -24,7 +24,7 @@ NAMED = ("uuid", "address", "varies")
 
 
 class Names:
-    """What stands on the page, and what it is in this run."""
+    """A name stands on the page; this run has its own value for it."""
 
     def __init__(self) -> None:
         self._actual: dict[str, str] = {}
@@ -43,7 +43,7 @@ class Names:
 
 
 def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The commands of a console block, each with the lines shown below it.
+    """Return the commands of a console block, each with the lines shown below it.
 
     A command goes on in the next line after a backslash, while a quote is open, and to the end of
     a here-document.
@@ -92,7 +92,7 @@ def difference(
     *,
     any_order: bool = False,
 ) -> str:
-    """The first line that differs, in words; nothing when all is as shown.
+    """Tell the first line that differs, or nothing when all is as shown.
 
     :param names: learns what the kinds that can be named stood for.
     :param varies: regular expressions, without groups, of what differs in each run.

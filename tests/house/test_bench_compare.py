@@ -38,7 +38,7 @@ def test_the_ratio_is_of_medians() -> None:
 
 
 def benchmark(folder: Path, failures: int) -> Path:
-    """A checkout whose benchmark fails so often before it prints a row."""
+    """Make a checkout whose benchmark fails so often before it prints a row."""
     program = folder / ".venv/bin/oncelog"
     program.parent.mkdir(parents=True)
     program.write_text(

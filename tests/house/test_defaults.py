@@ -1,4 +1,4 @@
-"""The measure of second defaults, over code of which one knows where they are."""
+"""The measure of second defaults is tried on code of which one knows where they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measures of ``make house-report``, over code of which one knows who writes what."""
+"""The measures of ``make house-report`` are tried on code of which one knows who writes what."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def is_exempt(path: Path) -> bool:
 
 
 def only_declares(path: Path) -> bool:
-    """Whether no function of the module does anything: ports, tables, messages."""
+    """Return whether the module only has ports, tables and messages: no function does anything."""
     return not any(
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and does_something(node)
         for node in ast.walk(tree(path))

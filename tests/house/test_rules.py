@@ -74,7 +74,7 @@ def functions(path: Path) -> set[str]:
 
 
 def cites(folder: Path, source: str) -> Any:
-    """The citations in a module of one file."""
+    """Return the citations in a module of one file."""
     path = folder / "module.py"
     path.write_text(source)
     return RULES.citations(folder, [path], ROWS)

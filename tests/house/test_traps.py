@@ -1,4 +1,4 @@
-"""Traps that break replay from a seed, or that hide a defect, found in the syntax trees.
+"""Syntax trees show traps that break replay from a seed, or that hide a defect.
 
 What ruff can ban by name is banned there too; this test knows the rooms, and what a name means.
 """
@@ -60,7 +60,7 @@ def imported(path: Path) -> Iterator[tuple[str, ast.AST]]:
 
 
 def dotted(node: ast.AST) -> str:
-    """``a.b.c`` of an expression, or an empty string."""
+    """Return ``a.b.c`` of an expression, or an empty string."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -86,7 +86,7 @@ def test_core_rooms_know_no_machine() -> None:
 
 
 def test_pure_is_a_promise() -> None:
-    """A module that calls itself Pure in its first lines imports nothing that does I/O or waits."""
+    """A module that calls itself Pure in its first lines does no I/O and waits for nothing."""
     impure = MACHINE | {"asyncio", "socket", "ssl", "os", "aiofiles", "kazoo", "uvloop"}
     impure |= {"oncelog_runtime.channel", "oncelog_runtime.tasks"}
     found = [
@@ -180,7 +180,7 @@ def test_sets_are_not_iterated() -> None:
 
 
 def feeds_orderless(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Whether a comprehension makes a set, or goes straight into sorted, any, ..."""
+    """Return whether a comprehension makes a set, or goes into sorted, any or the like."""
     if not isinstance(node, ast.comprehension):
         return False
     expression = parents[node]
@@ -195,7 +195,7 @@ def parents_of(module: ast.Module) -> dict[ast.AST, ast.AST]:
 
 
 def set_names(module: ast.Module) -> set[str]:
-    """Attributes of self that are annotated as sets, or assigned one, somewhere in the module."""
+    """Return attributes of self that are annotated as sets, or assigned one somewhere."""
     names: set[str] = set()
     for node in ast.walk(module):
         if isinstance(node, ast.AnnAssign):

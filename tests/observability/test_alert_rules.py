@@ -1,4 +1,4 @@
-"""Every alert rule as it is shipped, with its own bounds and times: when it fires, and when not.
+"""Alert rules, with their shipped bounds and times, are silent or fire as they should.
 
 ``promtool test rules`` runs Prometheus' own evaluation over made-up series. That real brokers make
 such series is ``test_prometheus``'s business.
@@ -28,7 +28,7 @@ def rules() -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Case:
-    """``series`` by name to values from minute 0 on, one a minute; the alert is silent at minute
+    """``series`` has values by name from minute 0 on, one a minute; the alert is silent at minute
     ``silent`` and fires at minute ``fires``."""
 
     series: dict[str, str]
@@ -37,13 +37,13 @@ class Case:
 
 
 def gauge(name: str, good: float, bad: float, at: int = 10, labels: str = "") -> dict[str, str]:
-    """Good until minute ``at``, bad from then on."""
+    """Make a series that is good until minute ``at``, and bad from then on."""
     labels = f",{labels}" if labels else ""
     return {f'{name}{{job="oncelog",broker="1"{labels}}}': f"{good}x{at - 1} {bad}x40"}
 
 
 def histogram(name: str, good_le: str, bad_le: str, labels: str = "") -> dict[str, str]:
-    """One value a second: until minute 10 all of at most ``good_le``, then more than ``bad_le``."""
+    """Count one value a second: at most ``good_le`` until minute 10, then above ``bad_le``."""
     labels = f",{labels}" if labels else ""
     series = {}
     for le in (good_le, bad_le):

@@ -1,4 +1,4 @@
-"""The dashboard as Grafana takes it: panels that do not overlap, one data source, the one provided.
+"""Grafana takes the dashboard: panels do not overlap, and use the one data source that is provided.
 
 That its queries bring something is ``test_prometheus``'s business. Grafana itself is not run here.
 """

@@ -40,7 +40,7 @@ NOT_PROVOKED = {"OncelogBrokerRestarted"}
 
 
 class Disk(SystemFiles):
-    """The machine's files, with faults that a test asks for."""
+    """It is the machine's files, with faults that a test asks for."""
 
     def __init__(self) -> None:
         self.full: set[str] = set()
@@ -58,7 +58,7 @@ class Disk(SystemFiles):
 
 
 class SlowFile:
-    """A file whose sync takes as long as its disk says."""
+    """Its sync takes as long as its disk says."""
 
     def __init__(self, file: File, path: str, slow: dict[str, float]) -> None:
         self._file, self._path, self._slow = file, path, slow
@@ -74,7 +74,7 @@ class SlowFile:
 
 
 class Scene:
-    """The cluster, its Prometheus, and what has fired so far."""
+    """It holds the cluster, its Prometheus, and what has fired so far."""
 
     def __init__(self, seen: Observed, prometheus: PrometheusServer, disk: Disk) -> None:
         self.seen, self.cluster = seen, seen.cluster
@@ -122,7 +122,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class TwoDirectories(Cluster):
-    """Brokers with two log directories each, so that one may fail."""
+    """Brokers have two log directories each, so that one may fail."""
 
     def config(self, broker_id: int, **settings: Any) -> BrokerConfig:
         dirs = [str(self.directory / f"broker-{broker_id}-{name}") for name in "ab"]
@@ -143,14 +143,14 @@ async def stage(tmp_path: Path) -> AsyncIterator[Scene]:
 
 
 async def healthy(scene: Scene) -> None:
-    """Under load, and nothing to complain of."""
+    """The cluster is under load, and there is nothing to complain of."""
     async with load(scene.cluster.bootstrap, "orders"):
         await every_panel_has_data(scene.prometheus, DEADLINE_S)
         await scene.ceases(*all_alerts())
 
 
 async def clients_in_trouble(scene: Scene) -> None:
-    """Lag in records and in time, and a transaction that nobody ends."""
+    """Consumers lag in records and in time, and nobody ends a transaction."""
     bootstrap = scene.cluster.bootstrap
     async with (
         Producer(bootstrap, transactional_id="forgotten") as producer,
@@ -178,7 +178,7 @@ def rot(path: Path) -> None:
 
 
 async def disks_in_trouble(scene: Scene) -> None:
-    """Full, slow, broken, rotten."""
+    """Disks are full, slow, broken, rotten."""
     cluster, disk = scene.cluster, scene.disk
     channel = await cluster.channel(cluster.leader("single", 0))
     path = cluster.brokers[cluster.leader("single", 0)].logs.dirs[0].path
@@ -207,7 +207,7 @@ async def disks_in_trouble(scene: Scene) -> None:
 
 
 async def process_in_trouble(scene: Scene) -> None:
-    """A loop that is kept busy, a limit of descriptors, an invariant, a shard that cannot load."""
+    """A loop is kept busy, descriptors run out, an invariant breaks, and a shard cannot load."""
     for _ in range(4):
         time.sleep(0.4)  # noqa: ASYNC251  (that is what is to be noticed)
         await asyncio.sleep(0.12)
@@ -231,13 +231,13 @@ async def process_in_trouble(scene: Scene) -> None:
 
 
 async def unloadable(scene: Scene) -> None:
-    """A coordinator's partition that cannot be read for a while."""
+    """A coordinator's partition cannot be read for a while."""
     engines = [broker.coordination.engine for broker in scene.cluster.brokers.values()]
     engine = next(each for each in engines if each.led)
     led = engine.led[0]
 
     class Unreadable:
-        """The writer, which refuses to read."""
+        """This writer refuses to read."""
 
         def __init__(self, writer: Any) -> None:
             self.writer = writer
@@ -262,7 +262,7 @@ async def unloadable(scene: Scene) -> None:
 
 
 async def broker_lost(scene: Scene) -> None:
-    """One of three stops, while a transaction waits for a partition that only it holds."""
+    """One broker stops, while a transaction waits for a partition that only it holds."""
     cluster = scene.cluster
     lost = next(p for p in range(6) if cluster.leader("single", p) == 3)
     async with Producer(cluster.bootstrap, transactional_id="stuck") as producer:
@@ -283,7 +283,7 @@ async def broker_lost(scene: Scene) -> None:
 
 
 async def out_of_reach(scene: Scene) -> None:
-    """A process that is gone, an election from outside the ISR, a cluster without ZooKeeper."""
+    """A process is gone, a leader is elected from outside the ISR, and there is no ZooKeeper."""
     cluster = scene.cluster
     port = scene.seen.endpoints[3].address[1]
     await scene.seen.detach(3)

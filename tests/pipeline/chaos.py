@@ -52,7 +52,7 @@ Point = Literal["before-commit", "after-commit", "write-end", "zombie", "any tim
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round: where the driver is killed, in turn; or where an executor is stopped."""
+    """In one round the driver is killed at these points, in turn; or an executor is stopped."""
 
     name: str
     messages: int
@@ -62,12 +62,12 @@ class Round:
 
     @property
     def master(self) -> str:
-        """Executors of their own only where one is to be stopped."""
+        """Return a master with executors of its own only where one is to be stopped."""
         return "local-cluster[2,2,1024]" if "executor" in self.points else "local[4,4]"
 
     @property
     def conf(self) -> dict[str, str]:
-        """For Spark."""
+        """Return Spark's settings."""
         return {**PRELOADED, **SHORT_TIMEOUTS} if "executor" in self.points else PRELOADED
 
 
@@ -81,7 +81,7 @@ KINDS: tuple[tuple[Point, ...], ...] = (
 
 @dataclass(slots=True)
 class Verdict:
-    """Of all rounds."""
+    """It judges all rounds."""
 
     count_in: int = 0
     count_out: int = 0
@@ -101,7 +101,6 @@ class Verdict:
         self.ok = self.ok and is_done and copied.is_exact
 
     def to_json(self) -> str:
-        """The one line."""
         return json.dumps(
             {
                 "in": self.count_in,
@@ -117,12 +116,12 @@ class Verdict:
 
 
 def say(text: str) -> None:
-    """Progress, for people."""
+    """Print progress, for people."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 class Play:
-    """One round on a cluster that runs."""
+    """It is one round on a cluster that runs."""
 
     def __init__(
         self, processes: Processes, directory: Path, plan: Round, verdict: Verdict
@@ -147,7 +146,6 @@ class Play:
         self._driver: SparkDriver | None = None
 
     async def run(self) -> None:
-        """All of it."""
         await self._copy.prepare()
         try:
             async with self._processes.harmed_by(self._trouble()):
@@ -165,7 +163,7 @@ class Play:
         await self._copy.remove()
 
     async def _live(self, number: int, point: Point) -> None:
-        """One life, to its point."""
+        """Run one life, to its point."""
         name, batch = self._plan.name, 1 + 2 * number
         gate = f"{name}.{'write-middle' if point in ('zombie', 'executor') else point}"
         if point != "any time":
@@ -205,7 +203,7 @@ class Play:
             await asyncio.sleep(0.02)
 
     def _stop_worker(self, gate: str, *, with_executor: bool) -> None:
-        """SIGSTOP for whoever waits there, and for the executor whose task it does."""
+        """Send SIGSTOP to whoever waits there, and to the executor whose task it does."""
         visitor = self._gates.visitor(gate)
         assert visitor is not None
         group = [of_pid(visitor.pid)]
@@ -257,7 +255,7 @@ class Play:
 
 
 async def run(options: argparse.Namespace) -> int:
-    """All rounds on one cluster; returns the exit code."""
+    """Run all rounds on one cluster; return the exit code."""
     verdict = Verdict()
     directory = Path(options.dir or tempfile.mkdtemp(prefix="oncelog-chaos-spark-"))
     say(f"seed {options.seed}, logs in {directory}")
@@ -280,7 +278,6 @@ async def run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """The program."""
     parser = argparse.ArgumentParser(prog="chaos-spark", description=__doc__)
     parser.add_argument("--messages", type=int, default=20_000, help="records a round")
     parser.add_argument("--rounds", type=int, default=4)

@@ -1,4 +1,4 @@
-"""A Spark driver for failure tests: ``python -m pipeline.chaos_driver OPTIONS``.
+"""It is a Spark driver for failure tests: ``python -m pipeline.chaos_driver OPTIONS``.
 
 OPTIONS is the JSON of :class:`DriverOptions`. Runs streaming queries that copy topics, starts one
 again that has failed, as whoever operates a pipeline would, and tells in a file how it goes. It
@@ -29,7 +29,7 @@ FAILURES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One copy: from a topic to another, partitions kept."""
+    """It copies from a topic to another, and keeps partitions."""
 
     name: str
     source: str
@@ -44,7 +44,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class DriverOptions:
-    """What a driver is to do."""
+    """They tell a driver what to do."""
 
     bootstrap: str
     directory: str
@@ -56,18 +56,18 @@ class DriverOptions:
     conf: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """As the program takes it."""
+        """Return the text that the program takes."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> DriverOptions:
-        """What ``to_json`` wrote."""
+        """Read what ``to_json`` wrote."""
         given = json.loads(text)
         return cls(**{**given, "queries": [Query(**query) for query in given["queries"]]})
 
 
 class Lives:
-    """The queries of one driver, each with how often it had to be started again."""
+    """It runs the queries of one driver, and counts how often each had to be started again."""
 
     def __init__(self, options: DriverOptions, spark: SparkSession) -> None:
         self._options = options
@@ -76,7 +76,7 @@ class Lives:
         self._failures: dict[str, list[str]] = {query.name: [] for query in options.queries}
 
     def run(self) -> None:
-        """Until told to stop, or until whoever started it is gone."""
+        """Run until told to stop, or until whoever started it is gone."""
         directory, parent = Path(self._options.directory), os.getppid()
         while not (directory / STOP).exists() and os.getppid() == parent:
             for query in self._options.queries:
@@ -101,7 +101,7 @@ class Lives:
         self._running[query.name] = self._start(query)
 
     def _is_under_way(self, query: Query) -> bool:
-        """Whether it has ended a micro-batch, in this life or in its last run of it."""
+        """Return whether it has ended a micro-batch, in this life or in its last run of it."""
         running = self._running[query.name]
         return bool(self._failures[query.name]) or running.lastProgress is not None
 
@@ -140,13 +140,13 @@ class Lives:
 
 
 def jvm_pid(spark: SparkSession) -> int:
-    """The process id of the session's Java."""
+    """Return the process id of the session's Java."""
     gateway: Any = spark.sparkContext._gateway
     return int(gateway.proc.pid)
 
 
 def session(options: DriverOptions) -> SparkSession:
-    """A session of its own in this process, small, without a web page."""
+    """Make a session of its own in this process, small, without a web page."""
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -170,7 +170,6 @@ def session(options: DriverOptions) -> SparkSession:
 
 
 def main(arguments: list[str]) -> None:
-    """The program."""
     options = DriverOptions.from_json(arguments[0])
     spark = session(options)
     try:

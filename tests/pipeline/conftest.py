@@ -1,4 +1,4 @@
-"""One Spark session and one cluster of real processes for the whole folder.
+"""The whole folder has one Spark session and one cluster of real processes.
 
 A session costs about eight seconds and most of a core, so nobody else starts one: tests that need a
 driver of their own (to kill it) start a process.
@@ -40,7 +40,7 @@ CONFIGURATION = {
 
 @pytest.fixture
 def fresh_connections() -> Iterator[None]:
-    """Connections of this test alone; those of others are none of its brokers'."""
+    """This test has its own connections; those of others are none of its brokers'."""
     before = list(connections._here)
     connections._here.clear()
     yield
@@ -51,7 +51,7 @@ def fresh_connections() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two local cores. It finds the source by itself, as a user's does."""
+    """The session has two local cores. It finds the source by itself, as a user's does."""
     from pyspark.sql import SparkSession
 
     # Spark's workers are Python programs: they get what pytest put on this one's path.
@@ -75,7 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """Three brokers and a ZooKeeper, ended at the end."""
+    """Three brokers and a ZooKeeper are started, and ended at the end."""
     running = Processes(tmp_path_factory.mktemp("cluster"))
     running.cluster.start()
     yield running

@@ -1,4 +1,4 @@
-"""Spark drivers as processes of their own: start, look, kill with all that belongs to it.
+"""Spark drivers are processes of their own: start, look, kill with all that belongs to it.
 
 A driver is a Python program, its Java, Spark's Python daemons and workers, and the executors if the
 master is ``local-cluster``. To kill one is to kill the program and its Java with SIGKILL; the rest
@@ -32,7 +32,7 @@ GONE_WITHIN_S = 20.0
 
 
 class SparkDriver:
-    """One life of a driver; another life is another object with the same ``state``."""
+    """It is one life of a driver; another life is another object with the same ``state``."""
 
     def __init__(self, options: DriverOptions) -> None:
         self._options = options
@@ -52,16 +52,16 @@ class SparkDriver:
 
     @property
     def gates(self) -> Gates:
-        """The gates that its queries pass."""
+        """Return the gates that its queries pass."""
         return Gates(Path(self._options.state) / "gates")
 
     @property
     def log(self) -> str:
-        """What it wrote, to the last lines."""
+        """Return what it wrote, to the last lines."""
         return self._process.log_tail(60)
 
     def status(self) -> dict[str, Any]:
-        """What it told last; empty before it has begun."""
+        """Return what it told last, or nothing before it has begun."""
         try:
             told: dict[str, Any] = json.loads((self._directory / STATUS).read_text("utf-8"))
         except FileNotFoundError:
@@ -69,12 +69,12 @@ class SparkDriver:
         return told
 
     def failures(self, query: str) -> list[str]:
-        """Why the query had to be started again, in this life."""
+        """Return why the query had to be started again, in this life."""
         found: list[str] = self.status().get("queries", {}).get(query, {}).get("failures", [])
         return found
 
     def batch(self, query: str) -> int:
-        """The last micro-batch that the query has ended in this life; -1: none."""
+        """Return the last micro-batch that the query has ended in this life, or -1."""
         return int(self.status().get("queries", {}).get(query, {}).get("batch", -1))
 
     def check_alive(self) -> None:
@@ -90,11 +90,11 @@ class SparkDriver:
             await asyncio.sleep(POLL_S)
 
     def family(self) -> list[ManagedProcess]:
-        """All processes that it has started, and they, itself first."""
+        """Return all processes that it has started, and they, itself first."""
         return [self._process, *descendants(self._process.pid, self._process.log_path)]
 
     async def kill(self, spare: Iterable[int] = ()) -> None:
-        """SIGKILL for the program and its Java; returns when the others have gone.
+        """Send SIGKILL to the program and its Java; return when the others have gone.
 
         :param spare: ids of processes that stay as they are: they are stopped, and wake up later.
         """
@@ -123,19 +123,19 @@ class SparkDriver:
 
 
 def next_life(options: DriverOptions, number: int) -> DriverOptions:
-    """The same driver again, with the state of the one before and a folder of its own."""
+    """Return the same driver again, with the state of the one before and a folder of its own."""
     return replace(options, directory=str(Path(options.state) / f"life-{number}"))
 
 
 def of_pid(pid: int, log_path: Path = Path(os.devnull)) -> ManagedProcess:
-    """The process that has this id now."""
+    """Return the process that has this id now."""
     return ManagedProcess(
         ProcessIdentity(pid, start_mark(pid, even_zombie=True) or "gone"), log_path
     )
 
 
 def descendants(pid: int, log_path: Path) -> list[ManagedProcess]:
-    """Children, their children and so on, as /proc has them now."""
+    """Return children, their children and so on, as /proc has them now."""
     children: dict[int, list[int]] = {}
     for entry in sorted(Path("/proc").iterdir()):
         if entry.name.isdigit():
@@ -150,7 +150,7 @@ def descendants(pid: int, log_path: Path) -> list[ManagedProcess]:
 
 
 def parent_of(pid: int) -> int:
-    """The id of the parent; 0 where there is none any more."""
+    """Return the id of the parent, or 0 where there is none any more."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Topics of a scripted cluster for the source, which works in another thread than the cluster."""
+"""The source works in another thread than the scripted cluster."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ T = TypeVar("T")
 
 
 async def apart(function: Callable[..., T], *args: Any) -> T:
-    """``function(*args)`` in a thread, as Spark's workers call it: it may block."""
+    """Call ``function(*args)`` in a thread, as Spark's workers call it: it may block."""
     return await asyncio.to_thread(function, *args)
 
 
 async def asked(function: Callable[..., Any], *args: Any) -> Any:
-    """The coroutine ``function(*args)``, run on the source's own loop."""
+    """Run the coroutine ``function(*args)`` on the source's own loop."""
     return await apart(connections.call, function, *args)
 
 
 @asynccontextmanager
 async def opened(topic: str = "t", *sizes: int, **given: str) -> AsyncIterator[Any]:
-    """(cluster, options) with a topic whose partitions hold so many records; their values are
+    """Yield (cluster, options) with a topic whose partitions hold so many records; their values are
     their offsets, their times ten times as much."""
     async with FakeCluster() as cluster:
         cluster.create_topic(topic, max(len(sizes), 1))
@@ -47,7 +47,6 @@ async def opened(topic: str = "t", *sizes: int, **given: str) -> AsyncIterator[A
 
 
 def append(cluster: FakeCluster, topic: str, count: int, number: int = 0) -> None:
-    """One batch."""
     if count:
         cluster.partition(topic, number).append(_batch(cluster, topic, number, count))
         cluster.announce()
@@ -56,8 +55,8 @@ def append(cluster: FakeCluster, topic: str, count: int, number: int = 0) -> Non
 def transaction(
     cluster: FakeCluster, topic: str, count: int, *, commit: bool | None, number: int = 0
 ) -> int:
-    """The same of a producer in a transaction, and its marker; without one for ``commit`` None.
-    The producer's id."""
+    """Append the same of a producer in a transaction, and its marker; without one for ``commit``
+    None. The producer's id."""
     producer = cluster.next_id()
     partition = cluster.partition(topic, number)
     batch = _batch(

@@ -1,4 +1,4 @@
-"""The real sink with gates in it: a data source named ``oncelog_chaos``, for tests only.
+"""The real sink has gates in it here: a data source named ``oncelog_chaos``, for tests only.
 
 All work is done by the real writer; this one lets it pass the gates of a folder, and fails or kills
 task attempts by chance if told to. Points, each named ``<query>.<point>``:
@@ -50,7 +50,7 @@ def register(spark: SparkSession) -> None:
 
 
 def options_of(directory: Path, query: str, fail_part: float = 0.0) -> dict[str, str]:
-    """What ``writeStream`` is given beside the real sink's options.
+    """Return what ``writeStream`` is given beside the real sink's options.
 
     :param fail_part: of the task attempts; they fail, or their process dies, at one of the points.
     """
@@ -62,20 +62,20 @@ def options_of(directory: Path, query: str, fail_part: float = 0.0) -> dict[str,
 
 
 def task_kills(directory: Path) -> int:
-    """How many task attempts were killed or made to fail by chance."""
+    """Count the task attempts that were killed or made to fail by chance."""
     return sum(1 for _ in (directory / KILLS).glob("*"))
 
 
 class FaultySink(DataSource):
-    """Makes the real data source with its options, less ours."""
+    """It makes the real data source with its options, less ours."""
 
     @classmethod
     def name(cls) -> str:
-        """The format."""
+        """Return the format."""
         return FORMAT
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """The real writer, between gates."""
+        """Return the real writer, between gates."""
         from pyspark_oncelog import DefaultSource
 
         ours = {k.lower()[len(PREFIX) :]: v for k, v in self.options.items() if _is_ours(k)}
@@ -89,7 +89,7 @@ def _is_ours(key: str) -> bool:
 
 
 class FaultyWriter(DataSourceStreamArrowWriter):
-    """Pickled with the real writer in it, whose own pickling begins its transaction."""
+    """It is pickled with the real writer in it, whose own pickling begins its transaction."""
 
     def __init__(self, inner: Any, ours: Mapping[str, str]) -> None:
         self._inner = inner
@@ -98,7 +98,7 @@ class FaultyWriter(DataSourceStreamArrowWriter):
         self._fail_part = float(ours["failpart"])
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
-        """In an executor."""
+        """Write in an executor."""
         context = TaskContext.get()
         assert context is not None
         batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
@@ -126,13 +126,13 @@ class FaultyWriter(DataSourceStreamArrowWriter):
         return message
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        """In the driver."""
+        """Commit in the driver."""
         self._at("before-commit", batch_id)
         self._inner.commit(messages, batch_id)
         self._at("after-commit", batch_id)
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        """In the driver."""
+        """Abort in the driver."""
         self._at("abort", batch_id)
         self._inner.abort(messages, batch_id)
 
@@ -156,7 +156,7 @@ _POINTS = ("write-start", "write-middle", "write-end")
 
 
 def _halves(batches: list[RecordBatch], in_the_middle: Any) -> Iterator[RecordBatch]:
-    """The rows in two parts, with a call in between."""
+    """Return the rows in two parts, with a call in between."""
     rows = sum(batch.num_rows for batch in batches)
     passed = 0
     is_behind = rows < 2

@@ -1,4 +1,4 @@
-"""Gates: points in the processes of a pipeline at which a test decides what happens.
+"""Gates are points in the processes of a pipeline at which a test decides what happens.
 
 Spark's driver, its runners and its Python workers have no common ground but a folder, so a gate is
 a few files there. A test *arms* a point; the first process that comes to it takes it (a rename, so
@@ -27,12 +27,12 @@ WAIT_MAX_S = 600.0
 
 
 class GateError(Exception):
-    """What a process raises at a gate that is armed to fail."""
+    """A process raises it at a gate that is armed to fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who came to a gate."""
+    """It is who came to a gate."""
 
     pid: int
     parent: int
@@ -48,7 +48,7 @@ class _Armed:
 
 
 class Gates:
-    """The gates of one folder; of both sides."""
+    """Both sides use the gates of one folder."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -69,11 +69,11 @@ class Gates:
         self._path(point, "armed").unlink(missing_ok=True)
 
     def release(self, point: str) -> None:
-        """Who waits there goes on."""
+        """Let whoever waits there go on."""
         self._write(point, "released", "")
 
     def visitor(self, point: str) -> Visitor | None:
-        """Who has come to an armed point last, if anybody has."""
+        """Return who has come to an armed point last, if anybody has."""
         try:
             text = self._path(point, "reached").read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -94,7 +94,7 @@ class Gates:
         raise AssertionError(f"nobody came to {point} within {within_s:g} s")
 
     def told(self, point: str) -> list[str]:
-        """What came of the visitors of a point, as far as they told."""
+        """Return what came of the visitors of a point, as far as they told."""
         found = sorted(self._directory.glob(f"{point}.told.*"))
         return [path.read_text(encoding="utf-8") for path in found]
 
@@ -106,7 +106,7 @@ class Gates:
             self._write(point, f"told.{os.getpid()}", text)
 
     def pass_through(self, point: str, *, batch: int, attempt: int = 0) -> None:
-        """Called at the point.
+        """Stop here if the point is armed.
 
         :raises GateError: it is armed to fail.
         """

@@ -1,4 +1,4 @@
-"""Spark's Python daemon, with what its workers import imported before it forks them.
+"""Spark's Python daemon has imported what its workers need before it forks them.
 
 A worker of the ordinary daemon imports pyarrow, pandas and the data source by itself, which takes
 seconds of CPU; tests that start many queries start dozens. Named by ``spark.python.daemon.module``.

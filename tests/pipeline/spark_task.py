@@ -1,4 +1,4 @@
-"""Being a Spark task without Spark: the context that an executor gives, and clients that end.
+"""A test is a Spark task without Spark: it has the context that an executor gives, and clients end.
 
 The context is PySpark's own object, filled as a worker fills it from what the JVM sends.
 """
@@ -34,7 +34,7 @@ def spark_task(
     attempt: int = 0,
     run_id: str | None = RUN,
 ) -> Iterator[None]:
-    """In here a task runs."""
+    """Run a task in here."""
     context = object.__new__(TaskContext)
     context._stageId, context._partitionId = 4, partition
     context._attemptNumber, context._taskAttemptId = attempt, 100 + 10 * partition + attempt
@@ -54,14 +54,14 @@ def spark_task(
 
 
 def rows(*values: bytes | None, keys: Sequence[bytes | None] | None = None) -> pa.RecordBatch:
-    """One Arrow batch of ``SCHEMA``."""
+    """Return one Arrow batch of ``SCHEMA``."""
     given = [None] * len(values) if keys is None else keys
     arrays = [pa.array(given, pa.binary()), pa.array(values, pa.binary())]
     return pa.RecordBatch.from_arrays(arrays, names=["key", "value"])
 
 
 def sink_options(bootstrap: str, **options: str) -> SinkOptions:
-    """Of a sink that writes to ``t``, with short deadlines."""
+    """Return options of a sink that writes to ``t``, with short deadlines."""
     given = {
         "oncelog.bootstrap.servers": bootstrap,
         "topic": "t",
@@ -74,7 +74,7 @@ def sink_options(bootstrap: str, **options: str) -> SinkOptions:
 
 
 def carried(thing: T) -> T:
-    """As it arrives in another process."""
+    """Return it as it arrives in another process."""
     arrived: T = pickle.loads(pickle.dumps(thing))
     return arrived
 

@@ -1,4 +1,4 @@
-"""One topic that a pipeline copies, and whether the copy is exact.
+"""A pipeline copies one topic, and the copy is exact or not.
 
 The source holds numbered values, written in transactions between others that were aborted, so its
 offsets have gaps. Whether everything has arrived is found out by reading the target, not by asking
@@ -28,7 +28,7 @@ SETTLED_WITHIN_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class StreamCopy:
-    """A source, a target and the query between them, all of one name."""
+    """It is a source, a target and the query between them, all of one name."""
 
     processes: Processes
     name: str
@@ -37,26 +37,26 @@ class StreamCopy:
 
     @property
     def source(self) -> str:
-        """The topic that is copied."""
+        """Return the topic that is copied."""
         return f"{self.name}-in"
 
     @property
     def target(self) -> str:
-        """The topic that it is copied into."""
+        """Return the topic that it is copied into."""
         return f"{self.name}-out"
 
     @property
     def counts(self) -> dict[int, int]:
-        """Records of each partition."""
+        """Return the number of records of each partition."""
         return {p: len(range(p, self.messages, self.partitions)) for p in range(self.partitions)}
 
     def query(self, batches: int, fail_part: float = 0.0) -> Query:
-        """A query that takes about so many micro-batches."""
+        """Return a query that takes about so many micro-batches."""
         step = max(self.partitions, self.messages // batches)
         return Query(self.name, self.source, self.target, step, fail_part)
 
     async def prepare(self) -> None:
-        """Both topics, and the source's records."""
+        """Make both topics, and the source's records."""
         for topic in (self.source, self.target):
             await self.processes.create_topic(topic, self.partitions)
         await self.fill(0, max(self.counts.values()))
@@ -83,7 +83,7 @@ class StreamCopy:
         await producer.abort_transaction()
 
     async def arrived(self, within_s: float, mind: Callable[[], None] = lambda: None) -> bool:
-        """Whether every record is in the target, for readers of committed records, in time.
+        """Return whether every record is in the target, for readers of committed records, in time.
 
         :param mind: called now and then meanwhile.
         """
@@ -120,6 +120,6 @@ class StreamCopy:
         return compare(await read_all(bootstrap, self.target, self.partitions), self.counts)
 
     async def remove(self) -> None:
-        """Both topics."""
+        """Remove both topics."""
         for topic in (self.source, self.target):
             await self.processes.delete_topic(topic)

@@ -1,4 +1,4 @@
-"""The log's columns as Spark's, by value and by Arrow type."""
+"""The log's columns become Spark's, by value and by Arrow type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ records = st.tuples(payloads, payloads, st.integers(0, 2**40), headers)
 
 @st.composite
 def log_batches(draw: st.DrawFn) -> list[ColumnBatch]:
-    """Batches of a partition, with and without keys, headers, gaps, one time for all."""
+    """Draw batches of a partition, with and without keys, headers, gaps, one time for all."""
     batches: list[ColumnBatch] = []
     offset = draw(st.integers(0, 2**40))
     for _ in range(draw(st.integers(1, 3))):

@@ -1,4 +1,4 @@
-"""What a batch query plans, and reads."""
+"""These tests check what a batch query plans and reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch sink's steps: a job of its own, and a write in foreachBatch."""
+"""The batch sink's steps are a job of its own, and a write in foreachBatch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Messages = list[WriterCommitMessage | None]
 
 
 def planned(cluster: FakeCluster, **options: str) -> BatchWriter:
-    """As it comes to the tasks and to the commit."""
+    """Return the writer as it comes to the tasks and to the commit."""
     return carried(BatchWriter(sink_options(cluster.bootstrap, **options), SCHEMA))
 
 

@@ -1,4 +1,4 @@
-"""Messages of tasks: what the driver makes of them."""
+"""The driver makes something of the messages of tasks."""
 
 from __future__ import annotations
 

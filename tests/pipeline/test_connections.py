@@ -1,4 +1,4 @@
-"""One loop a process, what is kept on it, and what a fork leaves of it."""
+"""A process has one loop and keeps connections on it; a fork leaves some of that."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_nobody_at_the_address() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_has_its_own() -> None:
-    """Spark's daemon forks its workers; whatever it had done before must not hold them up."""
+    """Whatever Spark's daemon had done before it forks its workers must not hold them up."""
     import subprocess
 
     program = (

@@ -1,4 +1,4 @@
-"""The data source as Spark's workers see it."""
+"""Spark's workers see the data source like this."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_it_is_found_by_name() -> None:
 
 
 def test_importing_the_package_is_light() -> None:
-    """PySpark imports it in every session, also in those that never use it, and without it."""
+    """It is imported in each PySpark session, also in those that never use it."""
     program = (
         "import sys, pyspark_oncelog\n"
         "heavy = {'pyspark', 'pyarrow', 'oncelog', 'asyncio'} & set(sys.modules)\n"

@@ -1,4 +1,4 @@
-"""Schemas as text: what is one, and where a mistake is pointed at."""
+"""Schemas are text; a mistake in one is pointed at."""
 
 from __future__ import annotations
 

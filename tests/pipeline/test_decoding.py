@@ -1,4 +1,4 @@
-"""Keys and values as text and as JSON, with what cannot be decoded among them."""
+"""Keys and values are decoded as text and as JSON, with what cannot be decoded among them."""
 
 from __future__ import annotations
 

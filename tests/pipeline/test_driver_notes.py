@@ -1,4 +1,4 @@
-"""What one process of a driver finds of what another has noted."""
+"""One process of a driver finds what another has noted."""
 
 from __future__ import annotations
 

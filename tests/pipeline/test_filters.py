@@ -1,4 +1,4 @@
-"""What filters say about where records lie; and never too much."""
+"""Filters say where records may lie, and never rule out too much."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def alone(document: bytes | None, kind: pa.DataType) -> Any:
 
 
 def plain(array: pa.Array) -> Any:
-    """As Python has it; times as numbers, for Python has no year 10000."""
+    """Return the values that Python has; times are numbers, for Python has no year 10000."""
     numbers = pa.struct(
         [
             *list(KIND)[:5],

@@ -1,4 +1,4 @@
-"""One document by its schema; ``spark/test_from_json.py`` asks Spark whether it is so."""
+"""One document is read by its schema; ``spark/test_from_json.py`` asks Spark whether it is so."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(document: str, kind: pa.DataType = KIND) -> tuple[Any, str | None]:
 
 
 def fields(document: str) -> dict[str, Any]:
-    """Those that are not null."""
+    """Return those that are not null."""
     return {name: value for name, value in read(document)[0].items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""JSON as text: what a value is, where it ends, how Jackson would write it."""
+"""JSON is text: a value ends somewhere, and Jackson would write it in its own way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dates, times, zones from text; ``spark/test_from_json.py`` asks Spark whether it is so."""
+"""Text gives dates, times and zones; ``spark/test_from_json.py`` asks Spark whether it is so."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def micros(year: int, month: int, day: int, *clock: int) -> int:
-    """With hours, minutes, seconds and microseconds as the clock."""
+    """Return that time; the clock adds hours, minutes, seconds and microseconds."""
     names = ("hours", "minutes", "seconds", "microseconds")
     since = datetime(year, month, day, tzinfo=UTC) - EPOCH
     since += timedelta(**dict(zip(names, clock, strict=False)))

@@ -1,4 +1,4 @@
-"""Places in the log: one place, one text."""
+"""Each place in the log has one text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single options: what is understood, and what is said of the rest."""
+"""Single options are understood, or refused with an explanation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source's options together."""
+"""These tests check the source's options together."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_misspelt_option_is_refused() -> None:
 
 
 def test_options_of_others_are_left_alone() -> None:
-    """The sink's, the table's, and those of the client that change nothing here."""
+    """They are the sink's, the table's, and those of the client that change nothing here."""
     others = {"topic": "x", "path": "y", "checkpointLocation": "z", "kafka.client.id": "me"}
     assert SourceOptions.parse(BASE | others) == parse()
 

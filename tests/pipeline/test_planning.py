@@ -1,4 +1,4 @@
-"""How much a micro-batch reads, in which pieces, and what counts as lost."""
+"""These tests check how much a micro-batch reads, in which pieces, and what counts as lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query's place as a group's offsets, on a real broker."""
+"""A query's place is a group's offsets on a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver asks: topics, offsets, times."""
+"""The driver asks about topics, offsets and times."""
 
 from __future__ import annotations
 

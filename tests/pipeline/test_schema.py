@@ -1,4 +1,4 @@
-"""The source's columns and their Arrow types."""
+"""The source's columns have these Arrow types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the sink: what they become, and every mistake with its remedy."""
+"""Options of the sink become settings, and every mistake has its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns can be records, and what is said of those that cannot."""
+"""Some columns can be records, and errors explain those that cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task reads: all of its span and nothing else, or it says what is gone."""
+"""A task reads all of its span and nothing else, or it says what is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where micro-batches begin and end."""
+"""These tests check where micro-batches begin and end."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def test_a_topic_that_is_gone() -> None:
 
 
 def shrink(cluster: FakeCluster) -> None:
-    """As after an unclean election: the last batch is gone."""
+    """Drop the last batch, as an unclean election does."""
     log = cluster.partition("t")
     log.batches.pop()
     log.next_offset = 3

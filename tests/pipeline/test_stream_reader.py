@@ -1,4 +1,4 @@
-"""The stream's source, asked as Spark asks."""
+"""The tests ask the stream's source as Spark asks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def place(*offsets: int) -> dict[str, Any]:
 
 
 async def rows(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """As tasks read: another process has a copy of the source."""
+    """Read as tasks do: another process has a copy of the source."""
     there: StreamReader = pickle.loads(pickle.dumps(reader))
     found: list[int] = []
     for partition in await apart(reader.partitions, start, end):

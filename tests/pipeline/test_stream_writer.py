@@ -1,5 +1,5 @@
-"""The streaming sink's steps as Spark takes them, each in another process: here each with another
-copy of what Spark would carry there."""
+"""Spark takes the streaming sink's steps each in another process: each has another copy here of
+what Spark would carry there."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ Messages = list[WriterCommitMessage | None]
 
 
 class Run:
-    """One run of a query: what the driver and its tasks do in a micro-batch."""
+    """It is one run of a query: it does what the driver and its tasks do in a micro-batch."""
 
     def __init__(self, cluster: FakeCluster, **options: str) -> None:
         self._options = sink_options(cluster.bootstrap, **options)
 
     def planned(self) -> StreamWriter:
-        """What the tasks get."""
+        """Return what the tasks get."""
         writer = StreamWriter(self._options, SCHEMA)
         first, second = carried(writer), carried(writer)
         assert first._ordinal == second._ordinal
         return first
 
     def write(self, planned: StreamWriter, batch: int, *parts: bytes, **task: Any) -> Messages:
-        """All tasks of a batch."""
+        """Run all tasks of a batch."""
         messages: Messages = []
         for number, value in enumerate(parts):
             with spark_task(batch_id=batch, partition=number, **task):
@@ -45,7 +45,7 @@ class Run:
         return messages
 
     def commit(self, messages: Messages, batch: int) -> None:
-        """The driver's last step, by an object that knows nothing of the others."""
+        """Take the driver's last step, by an object that knows nothing of the others."""
         writer = StreamWriter(self._options, SCHEMA)
         writer.commit(messages, batch)
         assert writer._ordinal is None

@@ -1,4 +1,4 @@
-"""Who a task is, and which transaction is its own."""
+"""A task has an identity, and one transaction is its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One attempt at a task against a cluster: what is written, what is skipped, what fails."""
+"""One attempt at a task writes, skips or fails at a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which zone a task counts in."""
+"""These tests check which zone a task counts in."""
 
 from __future__ import annotations
 

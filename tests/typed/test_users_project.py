@@ -1,4 +1,4 @@
-"""The types, as a user's own program sees them: checked by mypy --strict and by pyright.
+"""A user's own program sees the types: mypy --strict and pyright check it.
 
 ``project/right.py`` may have no error. Of ``project/wrong.py`` each line that is marked must have
 one, in the words that stand there, and no other line may. The project is checked where it does not
@@ -39,7 +39,7 @@ def expected() -> dict[tuple[str, int], str]:
 
 
 def run(project: Path, *command: str) -> str:
-    """What a checker prints; with an empty home, and without a way to download anything."""
+    """Return what a checker prints, with an empty home, and without a way to download anything."""
     environment = {"HOME": str(project), "PATH": str(project)}
     for proxy in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         environment[proxy] = "http://127.0.0.1:9"

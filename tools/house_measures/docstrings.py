@@ -46,23 +46,23 @@ IMPERATIVES = _words("""
     hide hold hurry ignore imitate import include increase increment infer inform initialise inject
     insert inspect install interpret interrupt introduce invent invoke isolate iterate join judge
     keep kick kill know launch learn leave let level link list listen live load locate lock look
-    lose lower make map mark match measure meet merge mirror misuse mix mount move multiply need
-    negotiate note notice notify obey object observe obtain offer omit open order outlive overwrite
-    own pack pad page pair park parse pass patch pause pay peek perform persist pick ping place plan
-    point poll prefer prepare preserve press pretend prevent print probe process produce promise
-    promote propose protect prove provide prune publish pull pump punish purge push put query queue
-    quote raise rank reach react read rebalance reboot rebuild recall receive reckon recompute
-    reconcile reconnect record recover recycle redraw reduce refer refresh refuse regard register
-    reject relay release reload rely remain remember remount remove rename render renew reopen
-    repeat replace replay reply report request require resend reserve reset resign resize resolve
-    respond restart restore resume retain rethrow retire retry return reuse revive revoke rewrite
-    roll rotate round run sample satisfy save say scan schedule scrape seal search see seed seek
-    select send separate serve set settle share shift shorten show shrink shuffle shut sign simulate
-    size skip sleep slow smooth sort spawn split spoil spread squeeze stall stamp stand start stay
-    step stop store stream strip submit subscribe subtract succeed suffix suggest sum summarise
-    supervise suppress suspect suspend swap sweep switch sync take tear tell terminate test thaw
-    throw tie time tolerate torture touch trace track transfer transform translate treat trim
-    truncate try turn type undo unite unlink unlock unpack unregister unwind update upgrade use
+    lose lower make map mark match measure meet mend merge mirror misuse mix mount move multiply
+    need negotiate note notice notify obey object observe obtain offer omit open order outlive
+    overwrite own pack pad page pair park parse pass patch pause pay peek perform persist pick ping
+    place plan play point poll prefer prepare preserve press pretend prevent print probe process
+    produce promise promote propose protect prove provide prune publish pull pump punish purge push
+    put query queue quote raise rank reach react read rebalance reboot rebuild recall receive reckon
+    recompute reconcile reconnect record recover recycle redraw reduce refer refresh refuse regard
+    register reject relay release reload rely remain remember remount remove rename render renew
+    reopen repeat replace replay replicate reply report request require resend reserve reset resign
+    resize resolve respond restart restore resume retain rethrow retire retry return reuse revive
+    revoke rewrite roll rotate round run sample satisfy save say scan schedule scrape seal search
+    see seed seek select send separate serve set settle share shift shorten show shrink shuffle shut
+    sign simulate size skip sleep slow smooth sort spawn split spoil spread squeeze stall stamp
+    stand start stay step stop store stream strip submit subscribe subtract succeed suffix suggest
+    sum summarise supervise suppress suspect suspend swap sweep switch sync take tear tell terminate
+    test thaw throw tie time tolerate torture touch trace track transfer transform translate treat
+    trim truncate try turn type undo unite unlink unlock unpack unregister unwind update upgrade use
     validate verify visit vouch wait wake walk warn watch weigh withdraw wrap write yield
 """)
 """They open a docstring that tells what to do."""
@@ -73,41 +73,41 @@ AMBIGUOUS_IMPERATIVES = _words("""
     drive echo empty end escape estimate exercise exit export fail fall fence fetch figure fit flag
     focus format free group guess hash heal help hurry import interrupt key kick lead level limit
     link list lock log map match measure mirror mix mount name need object offer open order own pack
-    pad page pair park patch ping place plan point poll press probe process produce promise pump
-    query queue quote rank reboot record relay reply report request reserve result roll round run
-    sample schedule seal search seed separate share shift shut sign size sleep slow smooth spread
-    stall stamp stand state step store stream suffix sum swap sweep switch tear test time torture
-    trace transfer type visit work
+    pad page pair park patch ping place plan play point poll press probe process produce promise
+    pump query queue quote rank reboot record relay reply report request reserve result roll round
+    run sample schedule seal search seed separate share shift shut sign size sleep slow smooth
+    spread stall stamp stand state step store stream suffix sum swap sweep switch tear test time
+    torture trace transfer type visit work
 """)
 """Nouns and adjectives too: an imperative when an object, a preposition or the end follows."""
 
 THIRD_PERSONS = _words("""
     abandons aborts accepts acknowledges adds adopts advertises agrees allows appears applies
-    arrives asserts assigns authenticates awaits bears becomes begins behaves believes belongs
-    bends brings builds calculates cancels carries checks chooses cites closes combines comes
-    compacts compares complains completes computes confirms connects considers consists consumes
-    contains continues contradicts converts coordinates corrects crashes creates decides declares
-    decodes defines deletes delivers denies depends derives describes destroys detects determines
-    dies differs disagrees disappears discards discovers distributes divides does drains draws
-    drives earns empties encodes ensures enters escapes evicts exceeds excludes executes exists
-    expects expires explains extends extracts fails falls fetches fills finds finishes fits follows
-    forbids forgets forwards frees fulfils gains gathers generates gets gives goes grows guards
-    handles hangs happens harms hears helps holds hosts identifies ignores implements includes
-    increases informs inserts interprets invokes iterates joins keeps kills knows lacks lasts
-    learns leaves lets lies listens lives loads loses maintains makes manages matches measures
-    meets mentions merges modifies moves multiplies notifies obeys observes obtains occurs offers
-    omits opens opposes outlives overwrites owes owns parses passes pays performs persists picks
-    plays possesses prefers prepares pretends prevents proceeds produces proposes protects proves
-    provides publishes pulls punishes purges pushes puts raises reaches reacts reappears receives
-    reclaims recovers reduces refers refuses registers rejects rejoins relies remains remembers
-    removes renames renders reopens repeats replaces replicates requires resembles reserves resets
-    resigns resolves restarts restores resumes returns revokes rewrites rolls routes satisfies says
-    scrapes seems sees selects sends separates serves settles shares shows shrinks shuts simulates
-    sits skips sleeps sorts spans speaks spreads stands starts stays stops stores subscribes
-    succeeds suffers suggests summarises supervises supplies supports surrounds survives suspends
-    swallows syncs takes tells terminates throws tolerates translates travels treats tries
-    truncates trusts turns understands unites uses vanishes vetoes violates vouches waits wakes
-    wants warns wins withdraws works wraps writes yields
+    arrives asserts assigns authenticates awaits bears becomes begins behaves believes belongs bends
+    brings builds calculates cancels carries checks chooses cites closes combines comes compacts
+    compares complains completes computes confirms connects considers consists consumes contains
+    continues contradicts converts coordinates corrects crashes creates decides declares decodes
+    defines deletes delivers denies depends derives describes destroys detects determines dies
+    differs disagrees disappears discards discovers distributes divides does drains draws drives
+    earns empties encodes ensures enters escapes evicts exceeds excludes executes exists expects
+    expires explains extends extracts fails falls fetches fills finds finishes fits follows forbids
+    forgets forwards frees fulfils gains gathers generates gets gives goes grows guards handles
+    hangs happens harms hears helps holds hosts identifies ignores implements includes increases
+    informs inserts interprets invokes iterates joins jumps keeps kills knows lacks lasts learns
+    leaves lets lies listens lives loads loses maintains makes manages matches measures meets
+    mentions merges modifies moves multiplies notifies obeys observes obtains occurs offers omits
+    opens opposes outlives overwrites owes owns parses passes pays performs persists picks plays
+    possesses prefers prepares pretends prevents proceeds produces proposes protects proves provides
+    publishes pulls punishes purges pushes puts raises reaches reacts reappears receives reclaims
+    recovers reduces refers refuses registers rejects rejoins relies remains remembers removes
+    renames renders reopens repeats replaces replicates requires resembles reserves resets resigns
+    resolves restarts restores resumes returns revokes rewrites rolls routes satisfies says scrapes
+    seems sees selects sends separates serves settles shares shows shrinks shuts simulates sits
+    skips sleeps sorts spans speaks spreads stands starts stays stops stores subscribes succeeds
+    suffers suggests summarises supervises supplies supports surrounds survives suspends swallows
+    syncs takes tells terminates throws tolerates translates travels treats tries truncates trusts
+    turns understands unites uses vanishes vetoes violates vouches waits wakes wants warns wins
+    withdraws works wraps writes yields
 """)
 """Verbs that follow "it"."""
 

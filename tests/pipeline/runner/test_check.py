@@ -1,4 +1,4 @@
-"""What a check finds without Spark, and without a cluster."""
+"""A check finds much without Spark, and without a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.cluster import Cluster
 
 
 def job(directory: Path, **changes: Any) -> Job:
-    """A job that is right, but for ``changes``."""
+    """Return a job that is right, but for ``changes``."""
     document = {
         "name": "copy",
         "checkpoint": "state",
@@ -28,7 +28,7 @@ def job(directory: Path, **changes: Any) -> Job:
 
 
 def bad(findings: list[Finding]) -> list[str]:
-    """What is wrong, and about what."""
+    """Return what is wrong, and about what."""
     return [f"{f.about}: {f.text}" for f in findings if not f.ok]
 
 

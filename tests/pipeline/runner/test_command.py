@@ -1,4 +1,4 @@
-"""The runner's command line: what it says and how it exits, without starting Spark."""
+"""The runner's command line is tried without starting Spark: what it says and how it exits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ topic = "u"
 
 @pytest.fixture
 def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A job without brokers."""
+    """The job needs no brokers."""
     monkeypatch.delenv("ONCELOG_BOOTSTRAP", raising=False)
     path = tmp_path / "job.toml"
     path.write_text(JOB)
@@ -69,7 +69,7 @@ def test_brokers_by_command_line_file_and_variable() -> None:
 
 
 def run_here(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """``python -m pyspark_oncelog`` in a process of its own."""
+    """Run ``python -m pyspark_oncelog`` in a process of its own."""
     rooms = [str(ROOT / room) for room in ("pipeline", "client", "protocol", "runtime")]
     return subprocess.run(
         [sys.executable, "-m", "pyspark_oncelog", *arguments],

@@ -1,4 +1,4 @@
-"""A job's plan in a real Spark session: views, query, columns for the sink. Nothing runs."""
+"""A real Spark session shows a job's plan: views, query, columns for the sink. Nothing runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TICKS = {"format": "rate", "rowsPerSecond": 10}
 
 
 def job(tmp_path: Path, **changes: Any) -> Job:
-    """From Spark's own clock to nowhere."""
+    """Return a job from Spark's own clock to nowhere."""
     document = {
         "name": "ticks",
         "checkpoint": "state",

@@ -1,4 +1,4 @@
-"""Whether Spark can run: found, too old, missing; the text always says what to do."""
+"""Spark can run, is too old, or is missing; the text always says what to do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pyspark_oncelog.runner.environment import (
 
 
 def program(path: Path, text: str) -> Path:
-    """A shell script."""
+    """Write a shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -32,7 +32,7 @@ def program(path: Path, text: str) -> Path:
 
 
 def java(home: Path, version: str) -> Path:
-    """A Java that says its version, and else its arguments."""
+    """Write a Java that says its version, and else its arguments."""
     quoted = f'echo "openjdk version \\"{version}\\" 2024" >&2'
     program(home / "bin" / "java", f'[ "$1" = -version ] && {quoted} || printf "%s\\n" "$@"')
     return home

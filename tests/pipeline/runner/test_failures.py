@@ -1,4 +1,4 @@
-"""Spark's errors in a line or two."""
+"""Spark's errors are told in a line or two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job's Python function: found, and called with what it asks for."""
+"""The job's Python function is found, and called with what it asks for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def clean_path() -> Iterator[None]:
 
 
 def job(function: str | QueryFunction | None, directory: Path) -> Job:
-    """A job with a function."""
     return Job(
         name="j",
         sources=(Source("flights", {}),),

@@ -1,4 +1,4 @@
-"""What a job may be, and what it adds to the options of its sources and its sink."""
+"""These tests check what a job may be, and what it adds to options of sources and sink."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyspark_oncelog.runner.job import (
 
 
 def job(**changes: Any) -> Job:
-    """A job that is right, but for ``changes``."""
+    """Return a job that is right, but for ``changes``."""
     parts: dict[str, Any] = {
         "name": "delays",
         "sources": (Source("flights", {"subscribe": "flights"}),),

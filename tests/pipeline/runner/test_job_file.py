@@ -1,4 +1,4 @@
-"""job.toml: what it means, and what is said of one that is wrong."""
+"""A job.toml has a meaning, or an error says what is wrong with it."""
 
 from __future__ import annotations
 

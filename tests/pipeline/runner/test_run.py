@@ -1,4 +1,4 @@
-"""Watching a query, stopping it by a signal; the query here is a script, Spark's is in
+"""A query is watched, and stopped by a signal; it is a script here, Spark's is in
 tests/pipeline/spark."""
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pyspark_oncelog.runner.view import Started, Totals
 
 
 def done(batch: int, rows: int = 10) -> dict[str, Any]:
-    """The report of a micro-batch."""
+    """Return the report of a micro-batch."""
     return {"batchId": batch, "numInputRows": rows, "durationMs": {"addBatch": 1}}
 
 
 def idle(batch: int) -> dict[str, Any]:
-    """The report of a query that waits for data."""
+    """Return the report of a query that waits for data."""
     return {"batchId": batch, "numInputRows": 0, "durationMs": {"latestOffset": 1}}
 
 
 @dataclass
 class Scripted:
-    """A query whose every look brings the next reports; it ends after the last."""
+    """Its every look brings the next reports; it ends after the last."""
 
     script: list[list[dict[str, Any]]]
     then: Callable[[], None] = lambda: None
@@ -53,7 +53,7 @@ class Scripted:
 
 @dataclass
 class Notes:
-    """A view that remembers."""
+    """This view remembers."""
 
     batches: list[int] = field(default_factory=list)
     reason: str = ""
@@ -107,7 +107,7 @@ def test_a_flag_stops_it() -> None:
 
 def test_a_failure_comes_after_its_batches() -> None:
     class Failed(Exception):
-        """The query's own."""
+        """A query fails with this."""
 
     def fail() -> None:
         raise Failed

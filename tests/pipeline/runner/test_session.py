@@ -1,4 +1,4 @@
-"""What a session is built with; sessions themselves are made in test_run."""
+"""These tests check what a session is built with; sessions themselves are made in test_run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark_oncelog.runner.session import LOG_SETTINGS, settings
 
 
 def job(**given: object) -> Job:
-    """A job with Spark's settings."""
+    """Return a job with Spark's settings."""
     return Job(
         name="delays",
         sources=(Source("a", {}),),

@@ -1,4 +1,4 @@
-"""The command line of spark-submit."""
+"""These tests check the command line of spark-submit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark_oncelog.runner.submit import submit_command
 
 
 def job(checkpoint: str = "/state", **settings: object) -> Job:
-    """A job with Spark's settings."""
+    """Return a job with Spark's settings."""
     return Job(
         name="delays",
         sources=(Source("a", {}),),

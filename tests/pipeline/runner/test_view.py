@@ -1,4 +1,4 @@
-"""What a running job tells: lines for people, JSON lines for programs."""
+"""A running job tells people lines, and programs JSON lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BATCH = summarise({"batchId": 3, "numInputRows": 1000, "batchDuration": 20})
 
 
 def story(view: View) -> None:
-    """A run that is told to stop, and one that fails."""
+    """Tell of a run that is stopped, and of one that fails."""
     totals = Totals()
     view.say("starting")
     view.started(STARTED)

@@ -1,4 +1,4 @@
-"""The example of Spark Declarative Pipelines, run by ``spark-pipelines`` as a user runs it.
+"""``spark-pipelines`` runs the example of Spark Declarative Pipelines as a user runs it.
 
 It needs ``pyspark[pipelines]``, and starts a Spark Connect server of its own at every run.
 """
@@ -58,7 +58,7 @@ def spark_pipelines(directory: Path, *arguments: str) -> str:
 
 
 def flights(*days: int) -> list[bytes]:
-    """Two flights of each carrier at noon of each day."""
+    """Return two flights of each carrier at noon of each day."""
     return [
         json.dumps(
             {"carrier": carrier, "dep_delay": day, "time_hour": f"2013-01-{day:02}T12:00:00Z"}
@@ -75,7 +75,7 @@ async def send(bootstrap: str, values: list[bytes]) -> None:
 
 
 async def totals(bootstrap: str) -> list[tuple[str, str, int, int]]:
-    """What is committed to the sink, sorted: carrier, day, flights, departure delay."""
+    """Return what is committed to the sink, sorted: carrier, day, flights, departure delay."""
     found = []
     async with Consumer(
         "delays", bootstrap_servers=bootstrap, auto_offset_reset="earliest"

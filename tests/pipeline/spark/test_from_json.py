@@ -98,7 +98,7 @@ BYTES = [
 
 
 class Both:
-    """Documents through Spark and through the source's reader."""
+    """Documents go through Spark and through the source's reader."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -119,7 +119,7 @@ class Both:
         return found
 
     def compare(self, documents: Sequence[bytes], ddl: str, zone: str = "UTC") -> None:
-        """The same from Spark, by the column, and one by one."""
+        """Check that Spark, the column and single documents give the same."""
         theirs = self.theirs(documents, ddl, zone)
         ours, _ = read_column(
             pa.array(documents, pa.binary()), theirs.type, lambda: find_zone(zone)
@@ -138,7 +138,7 @@ def _whole(ddl: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """An Arrow scalar as something to compare: times as numbers, floats by their text."""
+    """Return an Arrow scalar as something to compare: times as numbers, floats by their text."""
     kind = value.type
     if not value.is_valid:
         return None
@@ -244,7 +244,7 @@ def test_many_documents(both: Both, zone: str) -> None:
 def test_what_is_otherwise(
     both: Both, ddl: str, document: str, spark_has: object, we_have: object
 ) -> None:
-    """As the table in the guide says; when this fails, Spark has changed."""
+    """The table in the guide says so; when this fails, Spark has changed."""
     theirs = both.theirs([document.encode()], ddl, "UTC")
     assert plain(theirs[0]) == spark_has
     ours, _ = read_column(pa.array([document.encode()]), theirs.type, lambda: find_zone("UTC"))

@@ -1,4 +1,4 @@
-"""The blocks of docs/spark.md that need Spark, run in the one session that the tests have.
+"""The tests' one session is used for the blocks of docs/spark.md that need Spark.
 
 ``tests/docs`` runs the others, and says how pages are tested.
 """

@@ -1,4 +1,4 @@
-"""Where a pipeline may be killed, with real Spark and real brokers: every record arrives once.
+"""A pipeline with real Spark and real brokers is killed everywhere: every record arrives once.
 
 One Spark driver runs several copies at a time, each of which is brought to its own point; then the
 driver is killed with SIGKILL, at all these points at once, and a second life of it goes on from the
@@ -59,14 +59,14 @@ CONF = {"spark.python.daemon.module": "pipeline.preloaded_daemon"}
 
 @pytest_asyncio.fixture
 async def cluster(processes: Processes) -> AsyncIterator[Processes]:
-    """A running cluster of three; whole again afterwards."""
+    """A cluster of three runs, and is whole again afterwards."""
     yield processes
     await processes.heal()
 
 
 @dataclass(slots=True)
 class Matrix:
-    """The copies, and the driver of all of them."""
+    """It holds the copies, and the driver of all of them."""
 
     cluster: Processes
     state: Path
@@ -77,7 +77,7 @@ class Matrix:
 
     @classmethod
     async def begin(cls, cluster: Processes, state: Path) -> Matrix:
-        """Topics, their records, and the first life."""
+        """Make topics and their records, and begin the first life."""
         names = (*KILLED, TROUBLE)
         copies = {name: StreamCopy(cluster, name, PARTITIONS, MESSAGES) for name in names}
         for copy in copies.values():
@@ -106,27 +106,27 @@ class Matrix:
         self.driver.check_alive()
 
     async def kill(self, spare: tuple[int, ...] = ()) -> None:
-        """The end of one life, and the beginning of the next."""
+        """End one life, and begin the next."""
         await self.driver.kill(spare)
         left = [query for query in self.options.queries if query.name in KILLED]
         self.options = replace(next_life(self.options, 2), queries=left)
         self.driver = SparkDriver(self.options)
 
     def committed(self, name: str) -> list[int]:
-        """The batches that Spark's commit log has."""
+        """Return the batches that Spark's commit log has."""
         folder = self.state / "checkpoints" / name / "commits"
         return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
 
     async def arrived(self, name: str) -> bool:
-        """Whether a copy has come to its end, in time."""
+        """Return whether a copy has come to its end, in time."""
         return await self.copies[name].arrived(200, self.driver.check_alive)
 
     def failures(self, name: str) -> list[str]:
-        """Why a query had to be started again, other than for a slow machine."""
+        """Return why a query had to be started again, other than for a slow machine."""
         return [text for text in self.driver.failures(name) if SLOW_START not in text]
 
     def transactional_id(self, name: str) -> str:
-        """Of a query, by its id in the checkpoint."""
+        """Return that of a query, by its id in the checkpoint."""
         path = self.state / "checkpoints" / name / "metadata"
         return f"spark-{json.loads(path.read_text())['id']}"
 

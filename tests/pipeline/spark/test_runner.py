@@ -1,4 +1,4 @@
-"""Jobs from topic to topic: in a session of ours, and as a user's command by ``spark-submit``."""
+"""Jobs copy from topic to topic, in a session of ours and by ``spark-submit``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def send(processes: Processes, topic: str, values: list[bytes]) -> None:
 
 
 def received(processes: Processes, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-    """Keys and values that are committed, in each partition's order."""
+    """Return keys and values that are committed, in each partition's order."""
 
     async def work() -> list[tuple[bytes | None, bytes | None]]:
         found = []
@@ -80,7 +80,7 @@ def received(processes: Processes, topic: str) -> list[tuple[bytes | None, bytes
 
 
 def job(processes: Processes, directory: Path, name: str, **changes: Any) -> Job:
-    """A job that copies topic ``<name>-in`` to ``<name>-out``, but for ``changes``."""
+    """Return a job that copies topic ``<name>-in`` to ``<name>-out``, but for ``changes``."""
     document = {
         "name": name,
         "bootstrap_servers": processes.bootstrap,
@@ -193,7 +193,7 @@ def test_a_job_is_stopped_from_outside(
     out = io.StringIO()
 
     class Stopping(TextView):
-        """Stops when the first batch is done."""
+        """It stops the run when the first batch is done."""
 
         def progress(self, summary: Any) -> None:
             super().progress(summary)

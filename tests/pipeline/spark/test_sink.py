@@ -1,4 +1,4 @@
-"""The sink in a real session, against real brokers."""
+"""The sink writes to real brokers in a real session."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ KEYS = "cast(id % 97 as string) as key"
 
 
 class Topics:
-    """Topics of one test, and what can be read of them."""
+    """It makes the topics of one test, and reads them."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.options = {"oncelog.bootstrap.servers": bootstrap}
 
     def create(self, partitions: int = 2) -> str:
-        """Its name."""
+        """Create a topic and return its name."""
 
         async def create(name: str) -> None:
             async with Admin(self.bootstrap) as admin:
@@ -45,7 +45,7 @@ class Topics:
         return name
 
     def read(self, topic: str, isolation_level: str = "read_committed") -> list[Record]:
-        """What there is up to the end, partition by partition."""
+        """Return what there is up to the end, partition by partition."""
 
         async def read() -> list[Record]:
             found: list[Record] = []
@@ -66,7 +66,7 @@ class Topics:
         return sorted(asyncio.run(read()), key=lambda record: (record.partition, record.offset))
 
     def values(self, topic: str) -> Counter[str]:
-        """How often each value is there."""
+        """Count how often each value is there."""
         return Counter((record.value or b"").decode() for record in self.read(topic))
 
     def await_values(self, topic: str, expected: Counter[str]) -> None:
@@ -94,7 +94,7 @@ def save(frame: DataFrame, topics: Topics, **options: str) -> None:
 
 
 class Numbers:
-    """A stream of numbers from files, three a batch, with a checkpoint that can lose its end."""
+    """It streams numbers from files, three a batch, with a checkpoint that can lose its end."""
 
     def __init__(self, directory: Path, spark: SparkSession) -> None:
         self._source, self._checkpoint = directory / "source", directory / "checkpoint"
@@ -108,7 +108,7 @@ class Numbers:
         self.expected.update(map(str, numbers))
 
     def run(self, start: Callable[[Any], Any]) -> list[int]:
-        """Everything there is, file by file; the numbers of the batches that were run."""
+        """Run all there is, file by file; return the numbers of the batches that were run."""
         stream = self._spark.readStream.format("text").option("maxFilesPerTrigger", 1)
         writer = start(stream.load(str(self._source)))
         writer = writer.option("checkpointLocation", str(self._checkpoint))
@@ -117,7 +117,7 @@ class Numbers:
         return [progress["batchId"] for progress in query.recentProgress]
 
     def forget_commit(self, batch: int) -> None:
-        """As if Spark had died between the broker's commit and its own log."""
+        """Pretend that Spark had died between the broker's commit and its own log."""
         (self._checkpoint / "commits" / str(batch)).unlink()
         (self._checkpoint / "commits" / f".{batch}.crc").unlink(missing_ok=True)
 
@@ -203,7 +203,7 @@ def test_a_stream_is_exactly_once_when_batches_are_replayed(
 def test_readers_do_not_wait_for_a_query_that_has_failed(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
-    """Of its only task there is no message: the driver finds the query in the checkpoint."""
+    """Its only task has sent no message: the driver finds the query in the checkpoint."""
     topic = topics.create(1)
     numbers = Numbers(tmp_path, spark)
     numbers.add(*range(30_000), -1)  # three Arrow batches: something is written before the end

@@ -1,4 +1,4 @@
-"""The source in a real session, against real brokers: every option, and what goes wrong."""
+"""The source reads from real brokers in a real session: every option, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ DEADLINE_S = 150.0
 
 
 class Log:
-    """Topics, and what the test does to them."""
+    """It holds topics, and does what the test does to them."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
     def create(self, partitions: int = 2, name: str = "", **configs: str) -> str:
-        """A topic's name."""
+        """Create a topic and return its name."""
         name = name or f"source-{uuid4().hex[:8]}"
 
         async def create() -> None:
@@ -59,7 +59,7 @@ class Log:
         asyncio.run(grow())
 
     def send(self, topic: str, values: Sequence[bytes | None], **columns: Any) -> None:
-        """Acknowledged when it returns."""
+        """Send values, which are acknowledged when it returns."""
 
         async def send() -> None:
             async with Producer(self.bootstrap) as producer:
@@ -78,7 +78,7 @@ class Log:
         asyncio.run(send())
 
     def ends(self, topic: str, *, first: bool = False) -> dict[int, int]:
-        """The last, or first, offset of each partition."""
+        """Return the last, or first, offset of each partition."""
 
         async def ask() -> dict[TopicPartition, int]:
             async with Consumer(bootstrap_servers=self.bootstrap) as consumer:
@@ -89,7 +89,7 @@ class Log:
         return {tp.partition: offset for tp, offset in asyncio.run(ask()).items()}
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """What a group has committed."""
+        """Return what a group has committed."""
 
         async def ask() -> dict[int, int]:
             async with Admin(self.bootstrap) as admin:
@@ -100,7 +100,7 @@ class Log:
 
 
 class World:
-    """One test's log, session and place for checkpoints."""
+    """It holds one test's log, session and place for checkpoints."""
 
     def __init__(self, spark: SparkSession, log: Log, home: Path) -> None:
         self.spark = spark
@@ -129,7 +129,7 @@ class World:
         return writer.start(str(self.home / name))
 
     def run(self, frame: DataFrame, name: str = "out") -> list[dict[str, Any]]:
-        """Everything that is available now; what the micro-batches tell of themselves."""
+        """Run all that is available; return what the micro-batches tell of themselves."""
         query = self.start(frame, name, availableNow=True)
         try:
             assert query.awaitTermination(int(DEADLINE_S)), "it did not end"
@@ -138,7 +138,7 @@ class World:
         return [dict(progress) for progress in query.recentProgress]
 
     def out(self, name: str = "out") -> list[str]:
-        """All values that came out, sorted."""
+        """Return all values that came out, sorted."""
         found = self.spark.read.schema("value string").parquet(str(self.home / name)).collect()
         return sorted(row.value for row in found if row.value is not None)
 
@@ -148,7 +148,7 @@ class World:
 
 
 def wait_for(question: Callable[[], object], answer: object = True) -> None:
-    """Until the answer is that, with a deadline."""
+    """Wait until the answer is that, with a deadline."""
     deadline = time.monotonic() + DEADLINE_S
     while (found := question()) != answer:
         assert time.monotonic() < deadline, f"it is {found!r}, not {answer!r}"

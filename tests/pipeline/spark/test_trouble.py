@@ -1,4 +1,4 @@
-"""What a running pipeline must not shrug off: its topic was made anew, retention has passed its
+"""A running pipeline must not shrug off trouble: its topic was made anew, retention has passed its
 position, columns are not what they are taken for. It fails with words that help, before anything is
 written; told to go on behind a loss, it does so without doubling anything.
 """
@@ -26,7 +26,7 @@ PADDING = 100
 
 
 class Pipeline:
-    """A copy that is run again and again with the same checkpoint."""
+    """It is a copy that is run again and again with the same checkpoint."""
 
     def __init__(self, spark: Any, processes: Processes, checkpoint: Path) -> None:
         self.spark = spark
@@ -64,11 +64,11 @@ class Pipeline:
         return str(caught.value)
 
     def create(self, topic: str, **configs: str) -> None:
-        """A topic of one partition."""
+        """Create a topic of one partition."""
         asyncio.run(self.processes.create_topic(topic, 1, **configs))
 
     def write(self, values: Sequence[bytes]) -> None:
-        """To the source, in batches of a few."""
+        """Write to the source, in batches of a few."""
 
         async def send() -> None:
             async with Producer(self.processes.bootstrap, linger_ms=0) as producer:
@@ -78,11 +78,11 @@ class Pipeline:
         asyncio.run(send())
 
     def copied(self) -> list[bytes]:
-        """What the target has."""
+        """Return what the target has."""
         return asyncio.run(read_all(self.processes.bootstrap, TARGET, 1))[0]
 
     def log_start(self) -> int:
-        """Where the source begins."""
+        """Return where the source begins."""
 
         async def ask() -> int:
             tp = TopicPartition(SOURCE, 0)
@@ -92,19 +92,19 @@ class Pipeline:
         return asyncio.run(ask())
 
     async def wait(self, what: Callable[[], bool]) -> None:
-        """Until it is so."""
+        """Wait until it is so."""
         async with asyncio.timeout(60):
             while not await asyncio.to_thread(what):
                 await asyncio.sleep(0.1)
 
     def delete(self, topic: str) -> None:
-        """The topic, if it is there."""
+        """Delete the topic, if it is there."""
         asyncio.run(self.processes.delete_topic(topic))
 
 
 @pytest.fixture
 def pipeline(spark: Any, processes: Processes, tmp_path: Path) -> Iterator[Pipeline]:
-    """A copy whose target is there and whose source is not."""
+    """The copy's target is there and its source is not."""
     made = Pipeline(spark, processes, tmp_path / "checkpoint")
     made.create(TARGET)
     yield made

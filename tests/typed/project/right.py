@@ -1,4 +1,4 @@
-"""A user's program, as strictly typed as it can be: nothing here may be an error."""
+"""A user's program is as strictly typed as it can be: nothing here may be an error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BOOTSTRAP = "localhost:9092"
 
 @dataclass
 class Order:
-    """What a record holds."""
+    """A record holds this."""
 
     customer: str
     cents: int
@@ -48,27 +48,27 @@ def order_of(record: Record) -> Order:
 
 
 async def handle_record(record: Record) -> None:
-    """A handler of records."""
+    """It handles records."""
     print(record.topic, record.offset, record.value)
 
 
 async def handle_order(order: Order) -> None:
-    """A handler of what ``decode`` returns."""
+    """It handles what ``decode`` returns."""
     print(order.customer, order.cents)
 
 
 def handle_in_a_thread(order: Order) -> None:
-    """A plain handler."""
+    """This handler is a plain function."""
     print(order.cents)
 
 
 async def answers(order: Order) -> AsyncIterator[ProducerRecord]:
-    """A handler whose answers are written in a transaction."""
+    """Its answers are written in a transaction."""
     yield ProducerRecord("answers", order.customer.encode())
 
 
 async def asynchronous() -> None:
-    """The asynchronous clients."""
+    """Use the asynchronous clients."""
     async with Producer(BOOTSTRAP, acks="all", linger_ms=5) as producer:
         assert_type(producer, Producer)
         assert_type(await producer.send("orders", b"value", key=b"key"), RecordMetadata)
@@ -96,7 +96,7 @@ async def asynchronous() -> None:
 
 
 def waiting() -> None:
-    """The same, waited for."""
+    """Use the clients that wait."""
     with blocking.Producer(BOOTSTRAP, acks="all", linger_ms=5) as producer:
         assert_type(producer, blocking.Producer)
         assert_type(producer.send("orders", b"value", key=b"key"), RecordMetadata)
@@ -136,7 +136,7 @@ def waiting() -> None:
 
 
 async def traced(consumer: TracedConsumer) -> None:
-    """With spans."""
+    """Write spans."""
     await consumer.run(handle_record)
     await consumer.run(handle_order, decode=order_of, concurrency=10)
     async for record in consumer.until_idle(1):
@@ -144,7 +144,7 @@ async def traced(consumer: TracedConsumer) -> None:
 
 
 def shared(ticket: Ticket) -> None:
-    """A transaction of many processes."""
+    """Take part in a transaction of many processes."""
     with blocking.join(ticket, writer="one", linger_ms=0) as writer:
         assert_type(writer, blocking.SharedWriter)
         assert_type(writer.send("orders", b"value"), RecordMetadata)
@@ -159,7 +159,7 @@ def shared(ticket: Ticket) -> None:
 
 
 async def shared_asynchronous(ticket: Ticket) -> None:
-    """The same on a loop."""
+    """Do the same on a loop."""
     async with await join(ticket, writer="one") as writer:
         assert_type(writer, SharedWriter)
     owner = await SharedTransaction.begin(

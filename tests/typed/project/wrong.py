@@ -1,4 +1,5 @@
-"""A user's mistakes. What follows ``wrong:`` is a part of what each checker says of that line."""
+"""A user makes mistakes here. What follows ``wrong:`` is a part of what each checker says of that
+line."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def text_of(record: Record) -> str:
 
 
 def constructors(ticket: Ticket) -> None:
-    """Options that do not exist, or of another type."""
+    """Give options that do not exist, or of another type."""
     Producer(BOOTSTRAP, ack="all")  # wrong: "ack"
     Producer(BOOTSTRAP, acks="most")  # wrong: acks
     blocking.Producer()  # wrong: bootstrap_servers
@@ -47,7 +48,7 @@ def constructors(ticket: Ticket) -> None:
 
 
 def producing(producer: blocking.Producer) -> None:
-    """Methods of a producer."""
+    """Misuse methods of a producer."""
     producer.sent("orders")  # wrong: "sent"
     producer.send("orders", "text")  # wrong: bytes | None
     producer.send("orders", b"value", headers={"a": b"b"})  # wrong: headers
@@ -72,7 +73,7 @@ def producing(producer: blocking.Producer) -> None:
 
 
 def consuming(consumer: blocking.Consumer) -> None:
-    """Methods of a consumer."""
+    """Misuse methods of a consumer."""
     consumer.poll()  # wrong: "poll"
     consumer.seek("orders", 0, 5)  # wrong: arguments
     consumer.seek(TopicPartition("orders", 0), "5")  # wrong: "int"
@@ -92,7 +93,7 @@ def consuming(consumer: blocking.Consumer) -> None:
 
 
 def administering(admin: blocking.Admin) -> None:
-    """Methods of an admin client."""
+    """Misuse methods of an admin client."""
     admin.make_topics(["orders"])  # wrong: "make_topics"
     admin.create_topics([1])  # wrong: NewTopic | str
     admin.list_topics(timeout_ms="1")  # wrong: "timeout_ms"
@@ -108,7 +109,7 @@ async def tracing(producer: TracedProducer, writer: SharedWriter) -> None:
 
 
 async def asynchronous(producer: Producer, consumer: Consumer, traced: TracedConsumer) -> None:
-    """The asynchronous clients."""
+    """Misuse the asynchronous clients."""
     await producer.sent("orders")  # wrong: "sent"
     await producer.send("orders", "text")  # wrong: bytes | None
     await consumer.poll()  # wrong: "poll"
