@@ -1,4 +1,4 @@
-"""What every test may use: hypothesis profiles, and a real ZooKeeper for those that ask for it.
+"""Every test may use these: hypothesis profiles, and a real ZooKeeper for those that ask for it.
 
 Fakes and helpers are imported from ``support``, not fixtures, so that a reader sees where they are.
 """
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores: tests wait nearly as often as they work."""
+    """Return one more than there are cores: tests wait nearly as often as they work."""
     return (os.cpu_count() or 1) + 1
 
 
@@ -76,7 +76,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
     class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
-        """Of what is left."""
+        """It hands out the longest test of what is left."""
 
         def _assign_work_unit(self, node: Any) -> None:
             left = self.workqueue

@@ -34,7 +34,7 @@ async def registered(store: MemoryMetadataStore, broker_id: int) -> int:
 
 @asynccontextmanager
 async def defended(server: MemoryZooKeeper) -> AsyncIterator[tuple[MemoryMetadataStore, list[int]]]:
-    """A store of the accused, and who has accused it."""
+    """Open a store of the accused, and note who has accused it."""
     store, tasks = await client(server), Tasks("test")
     heard: list[int] = []
     tasks.spawn("defence", Defence(store, ACCUSED, heard.extend).run())

@@ -262,7 +262,7 @@ async def test_brokers_that_left_are_dropped() -> None:
 
 
 def described(count: int) -> Orders:
-    """Everything there is, for brokers that know nothing."""
+    """Return everything there is, for brokers that know nothing."""
     partitions = {
         TopicPartition("t", n): PartitionOrder("t", "id", n, 1, 0, [1], 0, [1], False)
         for n in range(count)

@@ -1,4 +1,4 @@
-"""Elections in the store: one winner an epoch, lost replies, deposing [Z1] [Z2]."""
+"""Elections have one winner an epoch; replies get lost, terms are deposed [Z1] [Z2]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.waiting import eventually
 
 
 def ignore(_: WatchEvent) -> None:
-    """No interest in changes."""
+    pass
 
 
 async def client(server: MemoryZooKeeper) -> MemoryMetadataStore:

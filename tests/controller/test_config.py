@@ -1,5 +1,3 @@
-"""The controller's settings."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,5 @@
-"""AlterConfigs of brokers: kept, spread, lived by, inherited by topics (whose own settings are in
-test_topic_requests)."""
+"""AlterConfigs of brokers are kept, spread, obeyed, and inherited by topics (test_topic_requests
+has topics' own)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def wish(name: str, **entries: str | None) -> admin.ConfigAlteration:
 def alter(
     driver: Driver, *wishes: admin.ConfigAlteration, validate_only: bool = False
 ) -> list[str]:
-    """Names of the errors, "" for none."""
+    """Return the names of the errors, "" for none."""
     response = driver.ask(admin.AlterConfigsRequest(list(wishes), validate_only))
     codes = [result.error_code for result in response.resources]
     return [error_for(code).name if code else "" for code in codes]
 
 
 def told(driver: Driver) -> dict[int, list[BrokerOverrides] | None]:
-    """What each broker was last told of settings."""
+    """Return what each broker was last told of settings."""
     return {
         broker_id: request.broker_configs
         for broker_id, request in driver.requests

@@ -1,4 +1,4 @@
-"""The shared part of the machine: pending writes, settling, orders being gathered."""
+"""The shared part of the machine has pending writes, settles them, and gathers orders."""
 
 from __future__ import annotations
 

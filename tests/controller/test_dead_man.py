@@ -8,7 +8,7 @@ from oncelog_controller.dead_man import DeadMan
 
 
 class Loop:
-    """One that turns when the test says so."""
+    """It turns when the test says so."""
 
     def __init__(self) -> None:
         self.now_s = 100.0

@@ -1,4 +1,4 @@
-"""Who leads: tables of decisions, and properties over all small clusters."""
+"""Tables of decisions say who leads, and properties hold over all small clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is complete: tables of KIP-966, and what is noted of it."""
+"""The tables of KIP-966 decide which replica is complete, and this is noted."""
 
 from __future__ import annotations
 

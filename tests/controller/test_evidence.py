@@ -1,4 +1,4 @@
-"""When a refusal proves a death, and when to ask instead."""
+"""A refusal proves a death only sometimes; else the controller asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a partition is no more: asked of the store, not of what was told."""
+"""The store is asked whether a partition is no more; what was told does not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartition: the checks in their order, idempotence, epochs [Z8] [Z9] [Z10] [K22]."""
+"""AlterPartition is checked in order, idempotent, and bound to epochs [Z8] [Z9] [Z10] [K22]."""
 
 from __future__ import annotations
 

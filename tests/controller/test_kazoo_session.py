@@ -1,4 +1,4 @@
-"""kazoo bent to our rules: the parts that need no server."""
+"""kazoo is bent to our rules: these parts need no server."""
 
 from __future__ import annotations
 

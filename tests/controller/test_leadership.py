@@ -1,4 +1,4 @@
-"""Controlled shutdown, elections on request, and what they write."""
+"""Controlled shutdown and elections on request write what they should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found at the address of a registration: that life, another one, somebody else, nobody."""
+"""The address of a registration has that life, another one, somebody else or nobody."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BROKER_2 = Identity("cluster", 2)
 
 @contextlib.asynccontextmanager
 async def listening(says: bytes) -> AsyncIterator[ListenerAddress]:
-    """Something that is no broker: it says this, hears a byte, and hangs up."""
+    """Start something that is no broker: it says this, reads a byte, and hangs up."""
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -95,7 +95,7 @@ async def test_a_refusal_proves_the_end() -> None:
 
 
 async def test_what_is_no_broker_proves_nothing() -> None:
-    """The address may lead elsewhere while the broker that registered it lives."""
+    """Its broker may be alive although the address leads elsewhere."""
     async with listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
         assert await ask_life(address, BROKER_2, 17) is Life.SILENT
 

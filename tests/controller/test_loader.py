@@ -1,4 +1,4 @@
-"""Reading the store: everything, with what is missing or spoilt left out."""
+"""The loader reads the whole store, and leaves out what is missing or spoilt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.waiting import eventually
 
 
 def ignore(_: WatchEvent) -> None:
-    """No interest in changes."""
+    pass
 
 
 async def client() -> tuple[MemoryZooKeeper, MemoryMetadataStore]:

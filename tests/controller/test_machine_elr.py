@@ -1,4 +1,4 @@
-"""Eligible leader replicas in whole stories: KIP-966, lost disks, and settings that change."""
+"""Eligible leader replicas go through KIP-966, lost disks, and settings that change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def alter(driver: Driver, **configs: str) -> None:
 
 
 def three(**configs: str) -> Driver:
-    """Replicas 1, 2, 3, and min.insync.replicas 2."""
+    """Start with replicas 1, 2, 3, and min.insync.replicas 2."""
     driver = Driver.started(1, 2, 3)
     driver.create("t", [1, 2, 3], **{"min_insync_replicas": "2", **configs})
     return driver
@@ -51,8 +51,9 @@ def orders_to(driver: Driver, broker_id: int) -> list[LeaderAndIsrRequest]:
 
 
 def test_the_last_replica_standing_loses_its_tail() -> None:
-    """T0: ISR 1, 2, 3. T1: 2 and 3 fall behind. T2: 1 loses power, and what it had not synced.
-    T3: it is back; without an ELR it would lead, and the others would cut what was committed."""
+    """At T0 the ISR is 1, 2, 3. T1: 2 and 3 fall behind. T2: 1 loses power, and what it had not
+    synced. T3: it is back; without an ELR it would lead, and the others would cut what was
+    committed."""
     driver = three()
     driver.alter_isr("t", 1, 3)
     assert summary(driver) == (1, [1, 3], [], []), "an ISR of two: the high watermark goes on"

@@ -1,4 +1,4 @@
-"""Replicas that failed, or refused to lead: they leave ISRs, and are tried again when they may."""
+"""Replicas that failed or refused to lead are taken out of ISRs, and tried again when they may."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from support.room_settings import controller_settings
 
 
 def large(brokers: int, partitions: int) -> Driver:
-    """A driver whose store has one topic of that many partitions."""
+    """Return a driver whose store has one topic of that many partitions."""
     driver = Driver.started(*range(1, brokers + 1))
     replicas = [[1 + (n + k) % brokers for k in range(3)] for n in range(partitions)]
     driver.create("t", *replicas)
@@ -32,7 +32,7 @@ def large(brokers: int, partitions: int) -> Driver:
 
 
 def in_steps(driver: Driver, machine: ControllerMachine, event: Event) -> list[list[Effect]]:
-    """What each step of an event orders."""
+    """Return what each step of an event orders."""
     steps = [machine.handle(event, driver.now)]
     while machine.unfinished:
         steps.append(machine.handle(GoOn(), driver.now))

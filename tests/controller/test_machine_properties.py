@@ -26,8 +26,9 @@ def steps_of(names: list[str]) -> st.SearchStrategy[list[tuple[str, int, int]]]:
 
 @dataclass
 class Disk:
-    """One partition as it lies on the disks: how much each broker holds of the true log, and how
-    much of that is committed. The leader is believed to know each state as soon as it is stored."""
+    """It is one partition as it lies on the disks: how much each broker holds of the true log, and
+    how much of that is committed. The leader is believed to know each state as soon as it is
+    stored."""
 
     held: dict[int, int] = field(default_factory=lambda: dict.fromkeys(IDS, 0))
     fetched_in: dict[int, int] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class Disk:
             self.committed = max(self.committed, min(self.held[b] for b in state.isr))
 
     def check(self, state: PartitionState, registered: set[int]) -> None:
-        """[I4], [I5]: who may lead, and whoever leads, holds all that is committed."""
+        """Check [I4] and [I5]: whoever leads, or may lead, holds all that is committed."""
         for broker_id in (*state.isr, *state.elr):
             if broker_id in registered:
                 assert self.held[broker_id] >= self.committed, f"{broker_id} is not complete"
@@ -56,7 +57,7 @@ class Disk:
 def take_step(
     driver: Driver, step: str, broker_id: int, partition: int, disks: list[Disk]
 ) -> Driver:
-    """One thing that may happen, if it can."""
+    """Take one step that may happen, if it can."""
     there = broker_id in driver.brokers
     state = driver.partition("t", partition).state
     assert state is not None
@@ -101,7 +102,7 @@ def take_step(
 def change_isr(
     driver: Driver, step: str, broker_id: int, partition: int, state: PartitionState, disk: Disk
 ) -> None:
-    """As a leader asks; who joins has fetched all of its log."""
+    """Ask as a leader does; who joins has fetched all of its log."""
     isr = set(state.isr) - {broker_id} if step == "shrink" else {*state.isr, broker_id}
     wanted = sorted({*isr, state.leader} & {*driver.brokers, *state.isr})
     if set(wanted) <= driver.brokers.keys():
@@ -128,7 +129,7 @@ def wipe(driver: Driver, broker_id: int, how: int, disks: list[Disk]) -> Driver:
 
 
 def check_succession(old: PartitionState, new: PartitionState, step: str) -> None:
-    """What no step may do to a state."""
+    """Check that a step has done nothing to a state that none may do."""
     assert new.leader_epoch >= old.leader_epoch
     assert new.version >= old.version
     assert new.leader in (-1, *new.isr)

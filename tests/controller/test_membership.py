@@ -25,7 +25,7 @@ from support.waiting import eventually
 
 
 class Process:
-    """A broker process as far as membership goes."""
+    """It is a broker process as far as membership goes."""
 
     def __init__(
         self,
@@ -290,7 +290,7 @@ async def test_a_session_that_ended_before_the_first_registration_is_replaced() 
 
 
 class Address:
-    """What is said at the address of a registration, in turn; the last is repeated."""
+    """It says these things at the address of a registration, in turn, and repeats the last."""
 
     def __init__(self, *answers: Life) -> None:
         self.answers = list(answers)

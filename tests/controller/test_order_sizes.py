@@ -1,4 +1,4 @@
-"""How many replicas brokers may have, counted by what their orders take."""
+"""The size of their orders limits how many replicas brokers may have."""
 
 from __future__ import annotations
 

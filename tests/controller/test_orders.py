@@ -225,7 +225,7 @@ def test_an_order_of_all_that_a_broker_may_have_fits_a_frame() -> None:
 
 
 def received(wire: bytes) -> list[Frame]:
-    """As the other end takes it."""
+    """Return what the other end takes."""
     reader, frames = FrameReader(frame_bytes_max=FRAME_BYTES_MAX, reuse=False), list[Frame]()
     while wire:
         buffer = reader.get_buffer(len(wire))

@@ -1,4 +1,4 @@
-"""Placement: the rule itself, balance, racks."""
+"""Placement follows its rule, keeps balance, and respects racks."""
 
 from __future__ import annotations
 

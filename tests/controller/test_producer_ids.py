@@ -1,4 +1,4 @@
-"""Blocks of producer ids: each id once, whatever happens to controllers and answers (KIP-730)."""
+"""Each id of a block is given once, whatever happens to controllers and answers (KIP-730)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of topic requests that the tables of test_topic_requests do not reach."""
+"""These checks of topic requests are not reached by the tables of test_topic_requests."""
 
 from __future__ import annotations
 

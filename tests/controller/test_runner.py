@@ -1,4 +1,4 @@
-"""Runners over real sockets and a ZooKeeper in memory: races, failover by evidence, zombies,
+"""Runners have real sockets and a ZooKeeper in memory: races, failover by evidence, zombies,
 expiry. Sessions here last a minute, so nothing below waits for one unless it says so."""
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ async def test_a_zombie_controller_is_fenced_by_the_store_and_by_brokers() -> No
 
 
 def _ignore(_: WatchEvent) -> None:
-    """No interest in changes."""
+    pass
 
 
 @pytest.mark.asyncio

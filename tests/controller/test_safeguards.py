@@ -1,4 +1,4 @@
-"""Each switch of the controller, turned: what is lost then, and is not while it is as it was."""
+"""Each switch of the controller is turned: what it guards is lost then."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_an_epoch_that_the_controller_has_yet_to_hear_of_is_no_stale_one() -> No
 
 
 def zombie_and_heir(checked: bool) -> tuple[Driver, Driver]:
-    """A controller that was paused with a topic in memory, and its successor, over one store."""
+    """Return a paused controller with a topic in memory, and its successor, over one store."""
     zombie = started(1, 2, check_controller_epoch=checked)
     zombie.create("t", [1, 2])
     return zombie, zombie.take_over()

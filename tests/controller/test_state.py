@@ -1,4 +1,4 @@
-"""The cluster's state: lookups, and the invariants that no write may break."""
+"""The cluster's state answers lookups, and no write may break its invariants."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""What a controller counts."""
-
 from __future__ import annotations
 
 from dataclasses import astuple

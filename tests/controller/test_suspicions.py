@@ -1,4 +1,4 @@
-"""A controller and brokers that refuse it: who is dead, and who is cut off."""
+"""Brokers refuse a controller that suspects them: some are dead, and some are cut off."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONTROLLER = 1
 
 
 class Court:
-    """Suspicions of controller 1, and brokers that object or do not."""
+    """It tries suspicions of controller 1; brokers object or do not."""
 
     def __init__(self, brokers: int, tasks: Tasks, safeguards: ControllerSafeguards) -> None:
         self.events: list[Event] = []

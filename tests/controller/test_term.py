@@ -1,4 +1,4 @@
-"""One term: writes and their results, lost contact, requests that wait, the end."""
+"""One term writes, loses contact, keeps requests waiting, and ends."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from support.waiting import eventually
 
 
 def ignore(_: WatchEvent) -> None:
-    """No interest in changes."""
+    pass
 
 
 class SlowStore(MemoryMetadataStore):
-    """What children there are at one path is held back until the gate opens."""
+    """The children of one path are held back until the gate opens."""
 
     slow = ""
 
@@ -61,7 +61,7 @@ class Running:
         return await self.term.handle(admin.CreateTopicsRequest([new], timeout_ms))
 
     async def renew_session(self) -> None:
-        """As the membership does it after expiry."""
+        """Renew it as the membership does after expiry."""
         self.server.expire(self.session)
         await eventually(lambda: self.store.state is SessionState.EXPIRED)
         await self.store.restart_session()

@@ -1,4 +1,4 @@
-"""Every phase with every cause: what the tables list, and nothing else."""
+"""Every phase meets every cause: the tables list what happens, and nothing else does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store's nodes hold: readable, stable, and refused when it is something else."""
+"""The store's nodes are readable and stable, and refused when they hold something else."""
 
 from __future__ import annotations
 

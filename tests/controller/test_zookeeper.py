@@ -1,4 +1,4 @@
-"""``ZooKeeperStore`` beyond the port's contract: the bridge between kazoo's thread and the loop."""
+"""``ZooKeeperStore`` is more than the port's contract: it joins kazoo's thread and the loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHROOT_NUMBERS = itertools.count()
 
 
 def kazoo_threads() -> list[str]:
-    """Names of the threads that kazoo, or the closing of its clients, runs in."""
+    """Return names of the threads that kazoo, or the closing of its clients, runs in."""
     names = [thread.name for thread in threading.enumerate()]
     return [name for name in names if "zk_loop" in name or name.startswith("zookeeper")]
 

@@ -1,4 +1,4 @@
-"""Exhaustive search of a small model: every state that can be reached, the shortest way to harm.
+"""A search goes through every reachable state of a small model, and shows the shortest way to harm.
 
 A model is a start, the steps out of a state, what is wrong with a state, and which states are ends.
 Two things are held: no reachable state is wrong, and from every one an end can still be reached (so
@@ -20,7 +20,7 @@ STATES_MAX = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[S]):
-    """What a search came to. ``problem`` is empty where everything holds."""
+    """A search came to this. ``problem`` is empty where everything holds."""
 
     states: int
     problem: str = ""
@@ -36,7 +36,7 @@ class Found(Generic[S]):
 def explore(
     start: S, steps: Steps[S], wrong: Callable[[S], str], is_end: Callable[[S], bool]
 ) -> Found[S]:
-    """Breadth first through every reachable state; stops at the first wrong one.
+    """Go breadth first through every reachable state; stop at the first wrong one.
 
     :raises MemoryError: more than ``STATES_MAX`` states: the model is not as small as it was meant.
     """
@@ -66,7 +66,7 @@ def explore(
 
 
 def first_without_end(order: list[S], before: dict[S, list[S]], ends: list[S]) -> S | None:
-    """The first state, in order of discovery, from which no end can be reached."""
+    """Return the first state, in order of discovery, from which no end can be reached."""
     good = set(ends)
     waiting = list(ends)
     while waiting:
@@ -78,7 +78,7 @@ def first_without_end(order: list[S], before: dict[S, list[S]], ends: list[S]) -
 
 
 def trace_to(state: S, came_from: dict[S, tuple[S, str] | None]) -> tuple[str, ...]:
-    """The labels of the steps from the start to a state."""
+    """Return the labels of the steps from the start to a state."""
     labels: list[str] = []
     step = came_from[state]
     while step is not None:

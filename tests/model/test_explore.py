@@ -8,7 +8,7 @@ from model.explore import explore
 
 
 def countdown(state: int) -> Iterator[tuple[str, int]]:
-    """From n to n - 1 or n - 2, never below 0."""
+    """Count from n to n - 1 or n - 2, never below 0."""
     for less in (1, 2):
         if state >= less:
             yield f"-{less}", state - less

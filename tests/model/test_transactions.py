@@ -1,4 +1,4 @@
-"""The rules of transactions, checked exhaustively; each is needed.
+"""The rules of transactions are checked exhaustively, and each is needed.
 
 With all rules on, no reachable state shows a torn transaction, a late write, or an outcome other
 than the one that the application was told; and every transaction can still be decided. Without one

@@ -1,4 +1,5 @@
-"""Two transactions of one producer over two partitions, one failover of their coordinator: a model.
+"""The model has two transactions of one producer over two partitions, and one failover of their
+coordinator.
 
 It holds the rules that keep late requests from touching what they do not belong to (KIP-890,
 KIP-1228): the epoch that grows with every transaction, the guard with which a leader adds its
@@ -37,7 +38,7 @@ COMMIT, ABORT, UNKNOWN = "commit", "abort", "?"
 
 @dataclass(frozen=True, slots=True)
 class ModelRules:
-    """The rules. All on: the protocol."""
+    """Each rule is on or off. All on: the protocol."""
 
     bump_epoch_per_txn: bool = True
     """Every end of a transaction raises the producer's epoch."""
@@ -71,7 +72,7 @@ RULES = tuple(field.name for field in fields(ModelRules))
 
 
 class Partition(NamedTuple):
-    """What a leader knows of the producer, and what its log says of the transactions."""
+    """A leader knows this of the producer, and its log says this of the transactions."""
 
     epoch: int = -1
     next_sequence: int = 0
@@ -88,12 +89,12 @@ class Partition(NamedTuple):
 
     @property
     def data(self) -> int:
-        """All transactions with data here."""
+        """Return all transactions with data here."""
         return self.open | self.committed | self.aborted
 
 
 class Coordinated(NamedTuple):
-    """The coordinator's record of the transactional id."""
+    """It is the coordinator's record of the transactional id."""
 
     epoch: int = 0
     state: str = "Empty"
@@ -105,7 +106,8 @@ class Coordinated(NamedTuple):
 
 
 class Client(NamedTuple):
-    """The producer. ``phase``: writing, ending, init, done, dead (an error that it cannot mend)."""
+    """It is the producer. ``phase``: writing, ending, init, done, dead (an error that it cannot
+    mend)."""
 
     txn: int = 0
     epoch: int = 0
@@ -120,7 +122,7 @@ class Client(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything."""
+    """It is all that the model knows."""
 
     client: Client
     coordinator: Coordinated
@@ -134,7 +136,7 @@ class State(NamedTuple):
 
 
 class TransactionModel:
-    """The steps of the model under given rules."""
+    """It takes the steps of the model under given rules."""
 
     def __init__(self, rules: ModelRules | None = None, transactions: int = 2) -> None:
         self.rules = rules or ModelRules()
@@ -150,7 +152,7 @@ class TransactionModel:
     # ---- what must hold
 
     def wrong(self, state: State) -> str:
-        """What is wrong with a state, or nothing."""
+        """Return what is wrong with a state, or nothing."""
         client = state.client
         for txn in range(self.transactions):
             seen = [p for p in PARTITIONS if state.partitions[p].committed >> txn & 1]
@@ -184,7 +186,7 @@ class TransactionModel:
     # ---- steps
 
     def steps(self, state: State) -> Iterator[tuple[str, State]]:
-        """Every step that anybody can take."""
+        """Return every step that anybody can take."""
         if max(state.coordinator.epoch, state.client.epoch) > EPOCH_MAX:
             return
         for label, following in self._all_steps(state):
@@ -202,7 +204,7 @@ class TransactionModel:
                 yield f"{label}{', its answer is lost' if lost else ''}", following
 
     def _tidy(self, state: State) -> State:
-        """The same state without what cannot matter any more, the lesser partition first."""
+        """Drop what cannot matter any more, and put the lesser partition first."""
         kept = frozenset(message for message in state.sent if self._matters(state, message))
         return lesser(state._replace(sent=kept) if len(kept) < len(state.sent) else state)
 
@@ -255,7 +257,7 @@ class TransactionModel:
         return self._next(state._replace(client=client), client.epoch)
 
     def _next(self, state: State, epoch: int) -> State:
-        """The next transaction under ``epoch``, or the end."""
+        """Begin the next transaction under ``epoch``, or end."""
         client = state.client
         if client.txn + 1 == self.transactions:
             return state._replace(client=client._replace(phase="done", epoch=epoch, asked=""))
@@ -367,7 +369,7 @@ class TransactionModel:
         return state, "ok"
 
     def _on_init(self, state: State, epoch: int) -> list[State]:
-        """InitPid with the epoch that the producer had: the newest takes over (KIP-360)."""
+        """Take over by InitPid with the epoch that the producer had: the newest wins (KIP-360)."""
         record = state.coordinator
         if record.init_from != epoch:
             if record.epoch not in (epoch, epoch + 1) or record.state.startswith("Prepare"):
@@ -451,19 +453,18 @@ class TransactionModel:
 
 
 def send(state: State, *messages: Message) -> State:
-    """The state with messages under way."""
+    """Return the state with messages under way."""
     return state._replace(sent=state.sent.union(messages))
 
 
 def with_log(state: State, number: int, log: Partition) -> State:
-    """The state with one partition replaced."""
+    """Return the state with one partition replaced."""
     logs = list(state.partitions)
     logs[number] = log
     return state._replace(partitions=tuple(logs))
 
 
 def with_item(items: tuple[str, ...], index: int, item: str) -> tuple[str, ...]:
-    """The tuple with one item replaced."""
     return (*items[:index], item, *items[index + 1 :])
 
 
@@ -487,7 +488,7 @@ NOT_OF_ONE = ("end", "init")
 
 
 def swapped(state: State) -> State:
-    """The same with the partitions' names exchanged."""
+    """Return the same with the partitions' names exchanged."""
     sent = frozenset(
         message if message[0] in NOT_OF_ONE else (*message[:2], 1 - message[2], *message[3:])
         for message in state.sent
@@ -507,12 +508,12 @@ MIRROR = (0b00, 0b10, 0b01, 0b11)
 
 
 def mirrored(record: Coordinated) -> Coordinated:
-    """The record with the partitions' names exchanged."""
+    """Return the record with the partitions' names exchanged."""
     return record._replace(partitions=MIRROR[record.partitions])
 
 
 def lesser(state: State) -> State:
-    """The same one of a state and its mirror image, whichever of them is given."""
+    """Return the same one of a state and its mirror image, whichever of them is given."""
     first, second = state.partitions
     if first != second:
         return state if first < second else swapped(state)
@@ -521,16 +522,16 @@ def lesser(state: State) -> State:
 
 
 def order_of(state: State) -> tuple[object, ...]:
-    """Tells a state from its mirror image where the logs are the same."""
+    """Tell a state from its mirror image where the logs are the same."""
     records = (state.coordinator.partitions, state.durable.partitions, state.heard)
     return (*records, sorted(message for message in state.sent if message[0] != "end"))
 
 
 def describe(message: Message) -> str:
-    """A message as a trace shows it."""
+    """Return a message as a trace shows it."""
     return " ".join(str(part) for part in message)
 
 
 def without(*rules: str) -> ModelRules:
-    """All rules but these."""
+    """Return all rules but these."""
     return replace(ModelRules(), **dict.fromkeys(rules, False))

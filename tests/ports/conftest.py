@@ -1,4 +1,4 @@
-"""On which loops the suites of this folder run."""
+"""Loops for the suites of this folder are chosen here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIMULATIONS: dict[str, LoopFactory] = {
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, LoopFactory]:
-    """Called by pytest-asyncio for each test of this folder."""
+    """Tell pytest-asyncio the loops of each test of this folder."""
     if item.path.name == "test_streams.py":
         return {
             "asyncio": asyncio.new_event_loop,
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_contradiction(item: pytest.Item) -> bool:
-    """Whether loop and harness of a test do not go together."""
+    """Return whether loop and harness of a test do not go together."""
     call = getattr(item, "callspec", None)
     if call is None or "harness" not in call.params:
         return False

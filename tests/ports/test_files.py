@@ -1,4 +1,4 @@
-"""The contract of the ``Files`` port, kept by the machine's version and by the memory version."""
+"""The machine's version and the memory version keep the contract of the ``Files`` port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def memory(_: Path) -> Case:
 
 @pytest.fixture(params=[system, memory], ids=lambda make: make.__name__)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
-    """The file system and an empty directory on it."""
+    """Each test gets the file system and an empty directory on it."""
     make: Callable[[Path], Case] = request.param
     return make(tmp_path)
 

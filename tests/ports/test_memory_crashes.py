@@ -1,4 +1,4 @@
-"""What a crash may leave of a disk in memory: every style, and what no style ever does."""
+"""A crash may leave much of a disk in memory: every style is tried, and what no style ever does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def files() -> MemoryFiles:
 
 
 def left(files: MemoryFiles, keep: Callable[[CrashView], bytes]) -> bytes:
-    """What such a crash would leave of the one file."""
+    """Return what such a crash would leave of the one file."""
     return files.image(Crash(keep, names=True)).read_bytes(A)
 
 
@@ -164,7 +164,7 @@ def test_an_image_is_apart(files: MemoryFiles) -> None:
 
 
 def history(files: MemoryFiles) -> tuple[list[bytes], int]:
-    """Three synced sectors, then some unsynced operations; all states, and what is common."""
+    """Write synced sectors, then unsynced ones; return all states, and what is common."""
     file = files.open(A, create=True)
     content = bytes(range(1, 256)) * 6
     file.append([content])

@@ -143,7 +143,7 @@ def test_a_failed_sync_loses_bytes_for_good(files: MemoryFiles) -> None:
 
 
 def with_lost_bytes(files: MemoryFiles) -> File:
-    """A file with a hole that reads do not show: after a failed sync and one that "succeeded"."""
+    """Make a file with a hole that reads do not show: one sync failed and the next "succeeded"."""
     file = files.open("/data/a", create=True)
     files.sync_dir("/data")
     file.append([b"good"])

@@ -1,4 +1,4 @@
-"""The fake ZooKeeper beyond the port's contract: what a test does to it."""
+"""The fake ZooKeeper does more than the port's contract: what a test asks of it."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def test_a_late_watch_holds_back_what_follows_it() -> None:
 async def test_a_watch_that_was_on_its_way_when_contact_broke_comes_over_the_next_connection() -> (
     None
 ):
-    """As ZooKeeper's client sets its watches again with the zxid that it has seen."""
+    """ZooKeeper's client sets its watches again with the zxid that it has seen."""
     server = MemoryZooKeeper()
     server.delay = lambda kind, session_id: 0.02 if kind == "watch" else 0.0
     store = await opened(server)

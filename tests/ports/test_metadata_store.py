@@ -1,4 +1,4 @@
-"""The contract of ``MetadataStore``: over memory, over a real ZooKeeper, and in the simulator,
+"""The contract of ``MetadataStore`` holds over memory, over a real ZooKeeper, and in the simulator,
 where client and server are processes of their own."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What both sides of every connection rely on, kept by TCP on both loops and by the simulator."""
+"""TCP on both loops and the simulator keep what both sides of every connection rely on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOO_MUCH = 256 * 1024 * 1024
 
 
 class World:
-    """Connections between two machines; all are gone when the test ends."""
+    """It makes connections between two machines; all are gone when the test ends."""
 
     def __init__(self, harness: StreamHarness) -> None:
         self.harness = harness
@@ -32,7 +32,7 @@ class World:
         self.servers: list[asyncio.Server] = []
 
     def end(self, **options: Any) -> End:
-        """A new end of a connection to be."""
+        """Return a new end of a connection to be."""
         end = End(**options)
         self.ends.append(end)
         return end
@@ -40,7 +40,7 @@ class World:
     async def serve(
         self, *, port: int = 0, start_serving: bool = True, **options: Any
     ) -> tuple[asyncio.Server, list[End]]:
-        """A server, and the ends of the connections that it takes, as they come."""
+        """Start a server; return it and the ends of the connections that it takes, as they come."""
         accepted: list[End] = []
 
         def accept() -> End:
@@ -52,7 +52,7 @@ class World:
         return server, accepted
 
     async def connect(self, port: int, **options: Any) -> End:
-        """A new connection; the client's end."""
+        """Open a connection and return the client's end."""
         end = self.end(**options)
         await self.harness.connect(lambda: end, port)
         return end
@@ -60,7 +60,7 @@ class World:
     async def pair(
         self, client: dict[str, Any] | None = None, server: dict[str, Any] | None = None
     ) -> tuple[End, End]:
-        """Both ends of one connection: the client's, the server's."""
+        """Return both ends of one connection: the client's, the server's."""
         listening, accepted = await self.serve(**(server or {}))
         end = await self.connect(port_of(listening), **(client or {}))
         await until(lambda: accepted and accepted[0].made)

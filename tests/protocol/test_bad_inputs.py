@@ -1,4 +1,4 @@
-"""Bad inputs, line by line: what a broker's end of a connection does with hostile bytes.
+"""A broker's end of a connection meets bad inputs, line by line.
 
 The numbers are those of the list of bad inputs that this project keeps (framing 1 to 22, msgpack 23
 to 38, batches 51 to 65). Here are the lines that a pure decoder can answer; deadlines, buffers and
@@ -38,12 +38,12 @@ def hello() -> bytes:
 
 
 def framed(head: bytes, payload: bytes = b"") -> bytes:
-    """Any bytes as the head of a right frame."""
+    """Put any bytes into the head of a right frame."""
     return struct.pack(">II", 4 + len(head) + len(payload), len(head)) + head + payload
 
 
 def metadata(body: bytes) -> bytes:
-    """A Metadata request whose body is any bytes."""
+    """Return a Metadata request whose body is any bytes."""
     return framed(b"\x95" + pack(int(ApiKey.METADATA)) + pack(0) + pack(1) + pack("c") + body)
 
 
@@ -117,7 +117,7 @@ PHASES = {
 
 @pytest.fixture
 def neighbour() -> Iterator[None]:
-    """Another connection, begun before the bad input and still well after it."""
+    """It has another connection, which must still work after the bad input."""
     server = ServerConnection()
     client = ClientConnection("neighbour")
     assert feed(server, buffer_bytes(client.handshake()[1]))

@@ -1,4 +1,4 @@
-"""Both ends of a connection, talking to each other and to peers that misbehave."""
+"""These tests connect both ends with each other and with peers that misbehave."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def produce(*spans: tuple[int, int]) -> ProduceRequest:
 def pair(
     ranges: list[ApiVersionRange] | None = None, *, reuse: bool = False
 ) -> tuple[ClientConnection, ServerConnection]:
-    """A client and a server that have shaken hands."""
+    """Return a client and a server that have shaken hands."""
     client, server = ClientConnection("client-1", reuse=reuse), ServerConnection(reuse=reuse)
     _, buffers = client.handshake()
     (incoming,) = feed(server, buffer_bytes(buffers))
@@ -154,7 +154,7 @@ HERE = Identity("cluster", 2)
 def hello_of(
     client: ClientConnection, server: ServerConnection
 ) -> tuple[IncomingRequest, list[Reply]]:
-    """The first request as the server got it, and the replies of its answer."""
+    """Return the first request as the server got it, and the replies of its answer."""
     _, buffers = client.handshake()
     (incoming,) = feed(server, buffer_bytes(buffers))
     code = 0
@@ -239,7 +239,7 @@ def test_version_0_names_nobody_and_is_refused_between_brokers() -> None:
 
 
 class Older:
-    """A broker of a release whose newest ApiVersions is ``version``, by hand."""
+    """It is a broker of a release whose newest ApiVersions is ``version``, by hand."""
 
     def __init__(self, version: int) -> None:
         self.version = version

@@ -1,4 +1,4 @@
-"""What members of a group tell each other: whole round trips, and bytes that are none of it."""
+"""Members of a group tell each other whole messages, and bytes that are none are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partition of a key: pinned, since a release that hashes otherwise loses every group."""
+"""The partition of a key is pinned: a release that hashes otherwise loses every group."""
 
 from __future__ import annotations
 

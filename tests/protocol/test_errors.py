@@ -1,4 +1,4 @@
-"""The error table: what a client decides from a code."""
+"""A client decides from the code of an error, by this table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames: the reader fed in every way, its buffer, and what it refuses."""
+"""The reader of frames is fed in every way, grows its buffer, and refuses some."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def payload_of(size: int, seed: int = 0) -> bytes:
 def feed_copied(
     machine: FrameReader, data: bytes, piece: int = 2**30
 ) -> list[tuple[list[Any], bytes]]:
-    """All frames, their payloads copied while they are valid."""
+    """Return all frames, their payloads copied while they are valid."""
     out: list[tuple[list[Any], bytes]] = []
     view, pos = memoryview(data), 0
     while pos < len(view):
@@ -144,7 +144,7 @@ def test_many_small_frames_of_one_read_share_its_buffer() -> None:
 
 
 def test_a_reader_grows_with_what_comes() -> None:
-    """Thousands of connections that say nothing, or little, cost next to nothing."""
+    """Thousands of silent connections must cost next to nothing."""
     one = reader()
     assert one.buffer_bytes == 0
     small = frame_bytes([0], b"little")

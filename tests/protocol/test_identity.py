@@ -1,4 +1,4 @@
-"""Who is meant, who is there, and when the two do not fit."""
+"""One side means somebody, another is there, and the two may not fit."""
 
 from __future__ import annotations
 

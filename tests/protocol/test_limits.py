@@ -1,4 +1,4 @@
-"""Bounds of the wire: legal names, and relations that must hold between the numbers."""
+"""Names on the wire have bounds, and relations must hold between the numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""msgpack with bounds: what comes through, what is refused, and at what cost in memory."""
+"""Packed values come through or are refused, at a bounded cost in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is spoken: one class per API key, and how two sides agree on a version."""
+"""Each API key has one class, and two sides agree on a version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.messages import apis
 
 
 class Evolved(FetchRequest):
-    """A Fetch that this release speaks in versions 2 to 5."""
+    """This release speaks such a Fetch in versions 2 to 5."""
 
     versions = (2, 5)
 

@@ -1,4 +1,4 @@
-"""Messages to arrays and back: every class, every kind of field, every way to be wrong."""
+"""Messages become arrays and come back: every class, every kind of field, every way to be wrong."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Grown:
-    """A message that gained fields in versions 1 and 2."""
+    """It gained fields in versions 1 and 2."""
 
     first: Int32
     second: Int32 = since(1, 7)
@@ -224,7 +224,7 @@ def test_lines_32_to_34_wrong_values_are_refused_on_arrival(field_name: str, val
 
 
 class Huge(int):
-    """An integer of another type that is out of range too."""
+    """It is an integer of another type that is out of range too."""
 
 
 def test_an_odd_integer_out_of_range_is_refused_once() -> None:

@@ -1,4 +1,4 @@
-"""Topic settings: every row of the table, and what is refused with which words."""
+"""Topic settings follow the table row by row, and errors say why one is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that every room shares."""
+"""These tests check values that every room shares."""
 
 from __future__ import annotations
 

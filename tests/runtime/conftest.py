@@ -12,5 +12,5 @@ import uvloop
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Called by pytest-asyncio for each test of this folder."""
+    """Tell pytest-asyncio the loops of each test of this folder."""
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

@@ -1,4 +1,4 @@
-"""The channel over real loopback sockets, with a machine that frames lines.
+"""The channel runs over real loopback sockets, with a machine that frames lines.
 
 Every callback is called exactly once, whatever ends the connection; order is never lost.
 """
@@ -37,7 +37,7 @@ class LineReply:
 
 
 class LineMachine:
-    """One line a message: ``<correlation id> <text>``; "hello" is the handshake."""
+    """Each line is a message: ``<correlation id> <text>``; "hello" is the handshake."""
 
     def __init__(self) -> None:
         self.versions: Mapping[int, int] = {}
@@ -102,7 +102,7 @@ def after_hello(reply: bytes | None) -> Serve:
 
 @asynccontextmanager
 async def serving(serve: Serve = echo) -> AsyncIterator[int]:
-    """A server on a free loopback port; gone, with its connections, at the end."""
+    """Start a server on a free loopback port; it is gone, with its connections, at the end."""
     connections: list[asyncio.StreamWriter] = []
     ended: list[asyncio.Event] = []
 
@@ -140,7 +140,7 @@ async def channel_to(port: int) -> AsyncIterator[RequestChannel]:
 
 
 class Heard:
-    """Collects what callbacks are told."""
+    """It collects what callbacks are told."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -228,7 +228,7 @@ async def test_a_handshake_that_makes_no_sense() -> None:
 
 
 class CorrectedMachine(LineMachine):
-    """Says hello in a way that the peer does not take, and then in another."""
+    """It says hello in a way that the peer does not take, and then in another."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -252,7 +252,7 @@ class CorrectedMachine(LineMachine):
 
 
 def english(*, hangs_up: bool) -> Serve:
-    """Takes "hello" alone as a greeting."""
+    """Take "hello" alone as a greeting."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():

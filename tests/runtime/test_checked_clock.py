@@ -1,4 +1,4 @@
-"""A clock that leaps: what may expire by it, and what it still accepts."""
+"""A clock leaps: some things may expire by it, and some it still accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY_MS = 86_400_000
 
 
 class Machine:
-    """Two clocks of one machine, and those of its peers."""
+    """It has two clocks of one machine, and those of its peers."""
 
     def __init__(self, *, wrong_ms: int = 0, kind: type[CheckedClock] = CheckedClock) -> None:
         self.passed_s = 0.0
@@ -32,11 +32,11 @@ class Machine:
         return 77.5 + self.passed_s
 
     def hear(self, *errors_ms: int, of: int = 3) -> None:
-        """Peers whose clocks are wrong by so much."""
+        """Meet peers whose clocks are wrong by so much."""
         self.clock.heard([self.true_ms + error_ms for error_ms in errors_ms], of)
 
     def errors(self) -> tuple[int, int, int]:
-        """Of what may expire, of the checked time, and of what is accepted."""
+        """Return those of what may expire, of the checked time, and of what is accepted."""
         clock = self.clock
         times = clock.expiry_ms(), clock.now_ms(), clock.latest_ms()
         return tuple(time_ms - self.true_ms for time_ms in times)  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""What only the machine's file system has: short writes, descriptors, locks between processes.
+"""Only the machine's file system has these: short writes, descriptors, locks between processes.
 
 The contract that it shares with the memory version is in tests/ports/test_files.py.
 """

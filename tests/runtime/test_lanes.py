@@ -1,4 +1,4 @@
-"""Lanes: what comes back, how many at a time, and that nobody waits for a call that hangs."""
+"""Lanes return results, run so many at a time, and let nobody wait for a call that hangs."""
 
 from __future__ import annotations
 

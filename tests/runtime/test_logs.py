@@ -1,4 +1,4 @@
-"""Log lines with names and fields, and repetitions of them."""
+"""Log lines have names and fields, and may be repetitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histograms: every value in its bucket, nothing lost at the ends."""
+"""Histograms put every value in its bucket, and lose nothing at the ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pause: over in its time, or when something has changed."""
+"""A pause is over in its time, or when something has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls in threads: what comes back, how many at a time, and the end."""
+"""Calls in threads give results, run so many at a time, and end."""
 
 from __future__ import annotations
 

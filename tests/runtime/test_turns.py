@@ -21,7 +21,7 @@ LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [
 
 
 def hold_the_loop(watch: TurnWatch, seconds: float) -> None:
-    """Until it was seen, and for so long."""
+    """Hold it until it was seen, and for so long."""
     end = time.perf_counter() + seconds
     while not (watch.has_seen and time.perf_counter() > end):
         sum(range(1000))

@@ -1,4 +1,4 @@
-"""Answers that refuse: errors where the API has them."""
+"""Answers refuse with errors where the API has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wall clock that goes with a cluster's loop."""
+"""The wall clock goes with a cluster's loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster for tests: topics, brokers, leaders, groups, time, and waiting for all of them."""
+"""A cluster for tests has topics, brokers, leaders, groups and time, and waits for all of them."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_nobody_is_suspected_for_a_leap(
 
 
 def connections(cluster: Cluster) -> int:
-    """Those between brokers, since the beginning."""
+    """Count those between brokers, since the beginning."""
     listeners = [broker.listeners["internal"] for broker in cluster.core.running()]
     return sum(listener.counters.accepted for listener in listeners)
 

@@ -1,5 +1,5 @@
-"""The tests of docs/testing.md, run as somebody else's: a project outside of this repository, with
-no configuration, that has nothing but what is installed."""
+"""Somebody else's project runs the tests of docs/testing.md: it is outside of this repository, with
+no configuration, and has nothing but what is installed."""
 
 from __future__ import annotations
 

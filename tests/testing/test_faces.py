@@ -1,4 +1,4 @@
-"""Faults of brokers, disks and the metadata store."""
+"""Brokers, disks and the metadata store have faults."""
 
 from __future__ import annotations
 

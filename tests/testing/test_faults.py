@@ -1,4 +1,4 @@
-"""Faults in front of a broker's handlers, as clients meet them."""
+"""Clients meet faults in front of a broker's handlers."""
 
 from __future__ import annotations
 

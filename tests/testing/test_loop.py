@@ -1,4 +1,4 @@
-"""The loop of a cluster: time that is set forward, jobs that run on it."""
+"""These tests set a cluster's time forward and run jobs on its loop."""
 
 from __future__ import annotations
 

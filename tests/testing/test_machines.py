@@ -1,4 +1,4 @@
-"""Brokers with the machines that they run on."""
+"""Brokers are tried together with the machines that they run on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixtures: which cluster a test gets, and what becomes of it."""
+"""The fixtures give a test its cluster, and end it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def oncelog_options() -> dict[str, int]:
 
 @pytest.mark.oncelog(brokers=1)
 class TestOptions:
-    """The nearest mark counts, over the fixture."""
+    """A nearer mark is stronger than the fixture."""
 
     def test_of_the_class(self, oncelog_cluster: Cluster) -> None:
         assert oncelog_cluster.brokers == [1]

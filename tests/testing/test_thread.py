@@ -1,4 +1,4 @@
-"""The thread that a cluster lives in."""
+"""A cluster lives in a thread of its own."""
 
 from __future__ import annotations
 

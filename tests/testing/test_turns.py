@@ -45,7 +45,7 @@ def test_the_longest_turn_of_an_operation_is_told() -> None:
 def test_every_operation_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In small; the figures say nothing here."""
+    """It runs in small; the figures say nothing here."""
     monkeypatch.setattr(program, "QUICK", operations.Size(60, 2**22, 50, 100, 4))
     monkeypatch.setattr(program, "BOUND_MS", -1.0)
     monkeypatch.setattr(logging, "disable", lambda level: None)

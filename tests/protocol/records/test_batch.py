@@ -1,4 +1,4 @@
-"""The batch header: its fields, its CRC, what is stamped in place, what is no batch."""
+"""The batch header has fields and a CRC; some are stamped in place, and some bytes are no batch."""
 
 from __future__ import annotations
 

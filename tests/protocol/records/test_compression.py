@@ -1,4 +1,4 @@
-"""Codecs: round trips, bombs, streams that are cut off or go on."""
+"""These tests give codecs round trips, bombs, and streams that are cut off or go on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ each_codec = pytest.mark.parametrize("codec", REAL, ids=lambda codec: codec.name
 
 
 def text(size: int) -> bytes:
-    """Compressible, but not much beyond 1:10."""
+    """Return what is compressible, but not much beyond 1:10."""
     return b"".join(b"%d," % (i * i) for i in range(size // 5))[:size]
 
 
@@ -64,7 +64,7 @@ def test_the_same_input_gives_the_same_output(codec: Codec) -> None:
 
 
 def bomb(codec: Codec, mebibytes: int) -> bytes:
-    """Zeros, compressed as a stream that does not say its size."""
+    """Return zeros, compressed as a stream that does not say its size."""
     zeros = bytes(MIB)
     if codec is Codec.GZIP:
         deflate = zlib.compressobj(9, zlib.DEFLATED, 31)

@@ -1,4 +1,4 @@
-"""Reading batches: columns, and bodies made to hurt."""
+"""Batches are read into columns, and bodies made to hurt are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NIL = None
 def batch_of(
     body: bytes, count: int, *, delta: int | None = None, attributes: int = 0, timestamp: int = 100
 ) -> bytearray:
-    """A batch with a right header and CRC around any body."""
+    """Return a batch with a right header and CRC around any body."""
     last = count - 1 if delta is None else delta
     header = BatchHeader(10, 0, 3, 1, 0, attributes, last, timestamp, timestamp, -1, -1, -1, count)
     return assemble(header, body)
