@@ -23,6 +23,7 @@ ROOMS = (
     "protocol", "runtime", "controller", "broker", "client", "cli", "bench", "pipeline", "testing",
 )  # fmt: skip
 TESTS_IN_SENTENCES = (
+    "broker",
     "cli",
     "client",
     "conftest.py",
@@ -31,12 +32,14 @@ TESTS_IN_SENTENCES = (
     "docs",
     "fuzz",
     "house",
+    "integration",
     "model",
     "observability",
     "pipeline",
     "ports",
     "protocol",
     "runtime",
+    "scenarios",
     "testing",
     "typed",
 )

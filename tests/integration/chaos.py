@@ -44,7 +44,7 @@ SETTLE_WITHIN_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round: how processes end, and who assigns partitions."""
+    """In one round processes end and partitions are assigned like this."""
 
     name: str
     messages: int
@@ -119,14 +119,14 @@ class Copiers:
                 self.mishaps.append(f"{name} ended with {process.exit_code}: {tail}")
 
     def kill(self) -> None:
-        """SIGKILL, whatever runs."""
+        """Send SIGKILL to whatever runs."""
         for process in [*self.running.values(), *self.replaced]:
             if process.is_alive():
                 process.kill()
 
 
 class Nemesis:
-    """Kills and stops at random, one broker at a time and any copier, until it is told to end."""
+    """It kills and stops at random, one broker at a time and any copier, until told to end."""
 
     def __init__(self, processes: Processes, copiers: Copiers, plan: Round) -> None:
         self._processes = processes
@@ -205,7 +205,7 @@ class Nemesis:
 
 @dataclass(slots=True)
 class Verdict:
-    """Of one round, or of several."""
+    """It judges one round, or several."""
 
     count_in: int = 0
     count_out: int = 0
@@ -228,7 +228,6 @@ class Verdict:
         self.ok = self.ok and ok
 
     def to_json(self) -> str:
-        """The one line."""
         fields: dict[str, Any] = {
             "in": self.count_in,
             "out": self.count_out,
@@ -243,12 +242,12 @@ class Verdict:
 
 
 def say(text: str) -> None:
-    """Progress, for people."""
+    """Print progress, for people."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 async def play(processes: Processes, directory: Path, plan: Round, verdict: Verdict) -> None:
-    """One round; ``verdict`` takes what came of it."""
+    """Play one round; ``verdict`` takes what came of it."""
     source, target = f"{plan.name}-in", f"{plan.name}-out"
     for topic in (source, target):
         await processes.create_topic(topic, PARTITIONS)
@@ -280,7 +279,7 @@ async def play(processes: Processes, directory: Path, plan: Round, verdict: Verd
 async def wait_copied(
     processes: Processes, plan: Round, within_s: float, copiers: Copiers | None = None
 ) -> bool:
-    """Whether the group has committed the ends of all partitions in time."""
+    """Return whether the group has committed the ends of all partitions in time."""
     source = f"{plan.name}-in"
     wanted = [TopicPartition(source, number) for number in range(PARTITIONS)]
     ends: dict[TopicPartition, int] = {}
@@ -317,7 +316,7 @@ async def settle(processes: Processes, topic: str) -> None:
 
 
 def plans(messages: int, rounds: int, seconds: float, seed: int) -> list[Round]:
-    """Hard and clean, assigned and in a group, in turns."""
+    """Draw hard and clean rounds, assigned and in a group, in turns."""
     kinds = [(True, False), (True, True), (False, False), (False, True)]
     found = []
     for number in range(rounds):
@@ -328,7 +327,7 @@ def plans(messages: int, rounds: int, seconds: float, seed: int) -> list[Round]:
 
 
 async def run(options: argparse.Namespace) -> int:
-    """All rounds on one cluster; returns the exit code."""
+    """Run all rounds on one cluster; return the exit code."""
     verdict = Verdict()
     directory = Path(options.dir or tempfile.mkdtemp(prefix="oncelog-chaos-"))
     say(f"seed {options.seed}, logs in {directory}")
@@ -349,7 +348,6 @@ async def run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """The program."""
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000, help="records a round")
     parser.add_argument("--rounds", type=int, default=4)

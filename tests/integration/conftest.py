@@ -1,4 +1,4 @@
-"""One cluster of real processes for the whole folder: starting it takes about two seconds."""
+"""The whole folder has one cluster of real processes: starting it takes about two seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from integration.processes import Processes
 
 @pytest.fixture(scope="session")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """Three brokers and a ZooKeeper, ended at the end."""
+    """Three brokers and a ZooKeeper are started, and ended at the end."""
     directory: Path = tmp_path_factory.mktemp("cluster")
     running = Processes(directory)
     running.cluster.start()

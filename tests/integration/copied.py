@@ -1,4 +1,4 @@
-"""What a topic holds against what was to be copied into it: lost, doubled, out of order.
+"""What a topic holds is compared with what was to be copied into it: lost, doubled, out of order.
 
 Values name their partition and number: ``3/17`` is the eighteenth record of partition 3. Copies
 keep the partition, and within it the order.
@@ -20,7 +20,7 @@ READ_WITHIN_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """How a copy compares."""
+    """A copy compares like this."""
 
     count_in: int
     count_out: int
@@ -31,12 +31,12 @@ class Copied:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is the same records in the same order."""
+        """Return whether it is the same records in the same order."""
         return not (self.lost or self.doubled or self.out_of_order)
 
 
 def value_of(partition: int, number: int) -> bytes:
-    """The value of one record."""
+    """Return the value of one record."""
     return b"%d/%d" % (partition, number)
 
 
@@ -63,7 +63,7 @@ async def fill(bootstrap: str, topic: str, counts: Mapping[int, int]) -> None:
 
 
 async def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[bytes]]:
-    """All values that a reader of committed records sees now, by partition.
+    """Return all values that a reader of committed records sees now, by partition.
 
     :raises TimeoutError: an open transaction keeps the reader from the end.
     """
@@ -86,6 +86,6 @@ async def ends_of(
     *,
     isolation: Literal["read_committed", "read_uncommitted"],
 ) -> dict[TopicPartition, int]:
-    """Where the partitions end at an isolation level."""
+    """Return where the partitions end at an isolation level."""
     async with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation) as consumer:
         return await consumer.end_offsets(partitions)

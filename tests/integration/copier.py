@@ -1,4 +1,4 @@
-"""Copies a topic exactly once, in a process of its own: ``python -m integration.copier OPTIONS``.
+"""It copies a topic exactly once, as a process: ``python -m integration.copier OPTIONS``.
 
 OPTIONS is the JSON of :class:`CopierOptions`. Records go to the partition of their own number, in
 transactions with the positions that they were read at. Some transactions are aborted for no reason,
@@ -39,7 +39,7 @@ Polled = Mapping[TopicPartition, Sequence[Record]]
 
 @dataclass(frozen=True, slots=True)
 class CopierOptions:
-    """What a copier is to do."""
+    """They tell a copier what to do."""
 
     bootstrap: str
     source: str
@@ -59,16 +59,16 @@ class CopierOptions:
     """Of the transactions: they take up to half a second."""
 
     def to_json(self) -> str:
-        """As the program takes it."""
+        """Return the text that the program takes."""
         return json.dumps(asdict(self))
 
 
 class OnAWhim(Exception):
-    """The reason for an abort."""
+    """A transaction is aborted for this reason."""
 
 
 class Copier:
-    """One consumer, one producer, transaction after transaction."""
+    """It is one consumer and one producer, and makes transaction after transaction."""
 
     def __init__(self, options: CopierOptions) -> None:
         self._options = options
@@ -78,7 +78,7 @@ class Copier:
         self.stop = asyncio.Event()
 
     async def run(self) -> int:
-        """Copy until told to stop; returns the exit code."""
+        """Copy until told to stop; return the exit code."""
         try:
             async with self._consumer() as consumer, self._producer() as producer:
                 if self._options.partitions:
@@ -116,7 +116,7 @@ class Copier:
         )
 
     async def _one(self, consumer: Consumer, producer: Producer) -> None:
-        """One transaction, whatever becomes of it."""
+        """Run one transaction, whatever becomes of it."""
         most = self._chance.randint(1, max(2, self._options.rate // 3))
         polled: Polled = {}
         if self._chance.random() < 0.5:  # what is in hand already belongs to it as well
@@ -154,14 +154,13 @@ class Copier:
 
 
 async def run(options: CopierOptions) -> int:
-    """Copy until SIGTERM; returns the exit code."""
+    """Copy until SIGTERM; return the exit code."""
     copier = Copier(options)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, copier.stop.set)
     return await copier.run()
 
 
 def main(arguments: list[str]) -> int:
-    """The program."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     return uvloop.run(run(CopierOptions(**json.loads(arguments[0]))))
 

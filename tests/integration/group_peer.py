@@ -1,4 +1,4 @@
-"""A hand that speaks the group protocol as it likes, and a well-behaved group beside it.
+"""A hand speaks the group protocol as it likes, and a well-behaved group is beside it.
 
 ``Peer`` sends any request to the coordinator; ``Canary`` produces, consumes and commits all the
 while and must not notice.
@@ -32,7 +32,7 @@ NOT_YET = (14, 15, 16)
 
 
 class Peer:
-    """One connection. ``async with Peer(port)``."""
+    """It is one connection. ``async with Peer(port)``."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -48,12 +48,12 @@ class Peer:
         await self._channel.wait_closed()
 
     async def ask(self, request: Request) -> Any:
-        """The answer to one request, whatever it says."""
+        """Return the answer to one request, whatever it says."""
         assert self._channel is not None
         return (await self._channel.call(request, timeout_s=TIMEOUT_S)).message
 
     async def ask_all(self, requests: Iterable[Request]) -> list[Any]:
-        """The answers to many requests that are all sent at once."""
+        """Return the answers to many requests that are all sent at once."""
         return list(await asyncio.gather(*(self.ask(request) for request in requests)))
 
     async def ready(self, group: str) -> None:
@@ -90,13 +90,13 @@ def join(
     protocol_type: str = "consumer",
     protocols: Iterable[tuple[str, bytes]] = (("range", b"x"),),
 ) -> JoinGroupRequest:
-    """A JoinGroup, well-formed unless told otherwise."""
+    """Return a JoinGroup, well-formed unless told otherwise."""
     named = [GroupProtocol(name, metadata) for name, metadata in protocols]
     return JoinGroupRequest(group, session_ms, rebalance_ms, member, instance, protocol_type, named)
 
 
 def sync(group: str, joined: JoinGroupResponse, **changes: Any) -> SyncGroupRequest:
-    """The SyncGroup that follows."""
+    """Return the SyncGroup that follows."""
     request = SyncGroupRequest(
         group,
         joined.generation_id,
@@ -111,7 +111,7 @@ def sync(group: str, joined: JoinGroupResponse, **changes: Any) -> SyncGroupRequ
 
 
 class Canary(RebalanceListener):
-    """``async with Canary(...)``: a group of one that reads what it writes, and commits."""
+    """It is a group of one that reads what it writes, and commits: ``async with Canary(...)``."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap = bootstrap
@@ -170,7 +170,7 @@ class Canary(RebalanceListener):
 
 
 def resident_mb(pid: int) -> float:
-    """Resident set of a process in MB (10^6 bytes)."""
+    """Return the resident set of a process in MB (10^6 bytes)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6

@@ -1,4 +1,4 @@
-"""A consumer group of real processes: started, killed and judged by a test.
+"""A test starts, kills and judges a consumer group of real processes.
 
 Members note what they do in files; all of them, and the workload, use the machine's monotonic
 clock, so that what they noted makes one history, in order of time.
@@ -31,7 +31,7 @@ LIBRARIES = Path(__file__).parents[1]
 
 
 class Member:
-    """One process, and what it has noted so far."""
+    """It is one process, and what it has noted so far."""
 
     def __init__(self, options: MemberOptions, directory: Path) -> None:
         self.options = options
@@ -52,11 +52,11 @@ class Member:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """Return whether the process runs."""
         return self.process.is_alive()
 
     def events(self) -> list[Event]:
-        """What it has noted. A torn last line is not there yet."""
+        """Return what it has noted. A torn last line is not there yet."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._read)
@@ -69,11 +69,11 @@ class Member:
         return self._events
 
     def owned(self) -> set[Key]:
-        """The partitions that it has, by what it noted."""
+        """Return the partitions that it has, by what it noted."""
         return owned_by(self.events())
 
     def kill(self) -> None:
-        """SIGKILL; its history says that it died."""
+        """Send SIGKILL; its history says that it died."""
         self.process.kill()
         self.note_death()
 
@@ -83,7 +83,7 @@ class Member:
         self.events().append(Event(time.monotonic(), *whose, "info", "crash", (), "killed"))
 
     async def stop(self) -> int | None:
-        """SIGTERM; it must end by itself. Returns its exit code."""
+        """Send SIGTERM; it must end by itself. Returns its exit code."""
         assert await asyncio.to_thread(self.process.stop), self.process.log_tail()
         return self.process.exit_code
 
@@ -94,7 +94,7 @@ class Member:
 
 
 class Group:
-    """The members of one group, those that are dead too. ``async with``: all are ended."""
+    """It has the members of one group, those that are dead too. ``async with``: all are ended."""
 
     def __init__(
         self, directory: Path, bootstrap: str, topic: str, partitions: int, **options: Any
@@ -145,17 +145,17 @@ class Group:
 
     @property
     def living(self) -> list[Member]:
-        """The members whose process runs."""
+        """Return the members whose process runs."""
         return [member for member in self.members if member.is_alive]
 
     # ---- facts
 
     def events(self) -> list[Event]:
-        """What all members noted, in order of time."""
+        """Return what all members noted, in order of time."""
         return in_order(event for member in self.members for event in member.events())
 
     def polled(self) -> int:
-        """Records read, repeated ones too."""
+        """Count the records read, repeated ones too."""
         return sum(sum(counts.values()) for counts in polled_offsets(self.events()).values())
 
     async def wait_shared(self) -> None:
@@ -217,12 +217,12 @@ class Group:
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """By time; what one process noted at one time stays in its order."""
+    """Sort by time; what one process noted at one time stays in its order."""
     return sorted(events, key=lambda event: event.time_s)
 
 
 def owned_by(events: Iterable[Event]) -> set[Key]:
-    """The partitions that one member has after these events."""
+    """Return the partitions that one member has after these events."""
     owned: set[Key] = set()
     for event in events:
         keys = {(mop.topic, mop.partition) for mop in event.mops if mop.kind == "own"}
@@ -236,7 +236,7 @@ def owned_by(events: Iterable[Event]) -> set[Key]:
 
 
 def polled_offsets(events: Iterable[Event]) -> dict[Key, Counter[int]]:
-    """How often each offset of each partition was read."""
+    """Count how often each offset of each partition was read."""
     found: dict[Key, Counter[int]] = {}
     for event in events:
         if event.f == "poll" and event.type == "ok":
@@ -247,7 +247,7 @@ def polled_offsets(events: Iterable[Event]) -> dict[Key, Counter[int]]:
 
 
 def read_twice(events: Iterable[Event]) -> dict[Key, list[int]]:
-    """Offsets that were read more than once, by partition."""
+    """Return offsets that were read more than once, by partition."""
     twice = {
         key: sorted(offset for offset, count in counts.items() if count > 1)
         for key, counts in polled_offsets(events).items()
@@ -256,5 +256,5 @@ def read_twice(events: Iterable[Event]) -> dict[Key, list[int]]:
 
 
 def moves_of(events: Iterable[Event]) -> list[Event]:
-    """Partitions that were taken away."""
+    """Return partitions that were taken away."""
     return [event for event in events if event.f in ("revoked", "lost") and event.mops]

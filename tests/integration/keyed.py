@@ -1,4 +1,4 @@
-"""A compacted topic under load: who writes it, who reads along, and what is on the brokers' disks.
+"""A compacted topic is under load: one writes it, one reads along, one looks at disks.
 
 ``KeyedLoad`` writes new values of few keys again and again, and now and then takes a key back.
 ``Contents`` is what somebody knows of a partition.
@@ -21,22 +21,22 @@ BURST = 20
 
 
 class Contents:
-    """The records of one partition, by offset."""
+    """It holds the records of one partition, by offset."""
 
     def __init__(self) -> None:
         self.records: dict[int, Kept] = {}
 
     def add(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """A record that was found, or is known to be there."""
+        """Add a record that was found, or is known to be there."""
         self.records.setdefault(offset, Kept(offset, key, value))
 
     def in_order(self) -> list[Kept]:
-        """By offset."""
+        """Return them by offset."""
         return [self.records[offset] for offset in sorted(self.records)]
 
 
 class KeyedLoad:
-    """``async with KeyedLoad(...)``: writes until the block ends."""
+    """It writes until the block ends: ``async with KeyedLoad(...)``."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, *, pause_s: float = 0.01):
         self._bootstrap = bootstrap
@@ -96,7 +96,7 @@ class KeyedLoad:
 
 
 class Tail:
-    """``async with Tail(...)``: reads along from offset 0, ahead of the cleaner."""
+    """It reads along from offset 0, ahead of the cleaner: ``async with Tail(...)``."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._bootstrap = bootstrap
@@ -137,7 +137,7 @@ async def _take(consumer: Consumer, contents: dict[TopicPartition, Contents]) ->
 async def read_from_zero(
     bootstrap: str, topic: str, partitions: int
 ) -> tuple[dict[TopicPartition, Contents], dict[TopicPartition, int]]:
-    """What a new reader finds, and the ends up to which it read."""
+    """Return what a new reader finds, and the ends up to which it read."""
     everything = [TopicPartition(topic, number) for number in range(partitions)]
     contents = {tp: Contents() for tp in everything}
     async with Consumer(bootstrap_servers=bootstrap) as consumer:
@@ -152,7 +152,8 @@ async def read_from_zero(
 
 
 def contents_on_disk(log_dir: Path, topic: str, partition: int, end: int) -> Contents:
-    """What one broker's files hold below ``end``. The broker must not be cleaning meanwhile."""
+    """Return what a broker's files hold below ``end``. The broker must not be cleaning
+    meanwhile."""
     contents = Contents()
     for path in sorted((log_dir / f"{topic}-{partition}").glob("*.log")):
         data = path.read_bytes()
@@ -166,7 +167,7 @@ def contents_on_disk(log_dir: Path, topic: str, partition: int, end: int) -> Con
 
 
 def record_count_on_disk(log_dir: Path, topic: str, partition: int) -> int:
-    """How many records the files hold; a file that vanishes meanwhile counts as empty."""
+    """Return how many records the files hold; a file that vanishes meanwhile counts as empty."""
     count = 0
     for path in sorted((log_dir / f"{topic}-{partition}").glob("*.log")):
         try:

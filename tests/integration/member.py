@@ -1,4 +1,4 @@
-"""One member of a consumer group in a process of its own: ``python -m integration.member OPTIONS``.
+"""One member of a consumer group is a process of its own: ``python -m integration.member OPTIONS``.
 
 OPTIONS is the JSON of :class:`MemberOptions`. The member reads, commits and notes what it does in a
 history, line by line and unbuffered, so that kill -9 takes nothing back. SIGTERM closes it cleanly.
@@ -31,7 +31,7 @@ POLL_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class MemberOptions:
-    """What a member is to do. Times in milliseconds."""
+    """They tell a member what to do. Times in milliseconds."""
 
     bootstrap: str
     topics: list[str]
@@ -53,11 +53,11 @@ class MemberOptions:
 
     @property
     def client(self) -> str:
-        """Its name in the history; by "static" the checkers know who takes over from whom."""
+        """Return its name in the history; "static" tells the checkers who takes over from whom."""
         return "consumer" if self.instance is None else "static"
 
     def to_json(self) -> str:
-        """As the program takes it."""
+        """Return the text that the program takes."""
         return json.dumps(asdict(self))
 
 
@@ -122,7 +122,6 @@ async def _die_while_committing(consumer: Consumer) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The program."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     options = MemberOptions(**json.loads(arguments[0]))
     with open(options.history, "w", buffering=1, encoding="ascii") as lines:

@@ -1,4 +1,4 @@
-"""A cluster of real processes for failure tests: signals in, facts about the cluster out."""
+"""Failure tests use real processes: signals go in, facts about the cluster come out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SETTINGS = {
 
 
 class Processes:
-    """Three brokers and a ZooKeeper, each a process of its own."""
+    """Three brokers and a ZooKeeper are each a process of its own."""
 
     def __init__(self, directory: Path) -> None:
         self.cluster = LocalCluster(directory, brokers=3, settings=SETTINGS)
@@ -52,21 +52,21 @@ class Processes:
 
     @property
     def bootstrap(self) -> str:
-        """Addresses for clients."""
+        """Return addresses for clients."""
         return self.cluster.bootstrap
 
     # ---- damage
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.cluster.broker(broker_id).kill()
 
     def pause(self, broker_id: int) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self.cluster.broker(broker_id).pause()
 
     def resume(self, broker_id: int) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self.cluster.broker(broker_id).resume()
 
     async def stop_cleanly(self, broker_id: int) -> None:
@@ -97,14 +97,14 @@ class Processes:
         self.cluster.zookeeper.start()
 
     def http(self, broker_id: int) -> tuple[str, int]:
-        """Where a broker answers HTTP; it must be ready."""
+        """Return where a broker answers HTTP; it must be ready."""
         address = self.cluster.broker(broker_id).http_address
         assert address is not None
         host, _, port = address.partition(":")
         return host, int(port)
 
     async def heal(self) -> None:
-        """Whatever a test left behind: everything runs again."""
+        """Mend whatever a test left behind: everything runs again."""
         zookeeper = self.cluster.zookeeper
         assert zookeeper is not None
         if zookeeper.process is None or not zookeeper.process.is_alive():
@@ -131,7 +131,7 @@ class Processes:
     # ---- facts
 
     async def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """Replication factor 3, min.insync.replicas 2, all in sync when it returns."""
+        """Create it with three replicas, of which two must be in sync; all are when it returns."""
         async with Admin(self.bootstrap) as admin:
             new = NewTopic(topic, partitions, 3, {"min_insync_replicas": "2", **configs})
             (await admin.create_topics([new])).raise_for_errors()
@@ -143,7 +143,7 @@ class Processes:
             (await admin.delete_topics([topic])).raise_for_errors()
 
     async def leader(self, topic: str, partition: int) -> int:
-        """The leader's broker id; waits until there is one."""
+        """Return the leader's broker id; wait until there is one."""
 
         async def known(admin: Admin) -> int | None:
             leader = (await admin.describe_topics([topic]))[0].partitions[partition].leader
@@ -162,7 +162,7 @@ class Processes:
         await self._eventually(f"{topic}-{partition} moved from {broker}", moved, bootstrap)
 
     async def controller(self) -> int:
-        """The controller's broker id; waits until there is one that runs."""
+        """Return the controller's broker id; wait until there is one that runs."""
 
         async def known(admin: Admin) -> int | None:
             controller = (await admin.describe_cluster()).controller_id
@@ -182,7 +182,7 @@ class Processes:
         await self._eventually(f"the ISR of {topic} is {size}", whole)
 
     async def replicas(self, topic: str) -> AllReplicas:
-        """What the brokers have on disk, once all have it up to the high watermark."""
+        """Return what the brokers have on disk, once all have it up to the high watermark."""
         async with Consumer(topic, bootstrap_servers=self.bootstrap) as consumer:
             ends = await consumer.end_offsets(await consumer.partitions_for(topic))
         marks = {tp.partition: offset for tp, offset in ends.items()}
@@ -196,7 +196,7 @@ class Processes:
     # ---- groups
 
     async def coordinator(self, group: str) -> int:
-        """The broker id of the group's coordinator; waits until there is one that answers."""
+        """Return the broker id of the group's coordinator; wait until there is one that answers."""
 
         async def known(_: Admin) -> int | None:
             return (await self._ask_coordinator(group))[0]
@@ -204,7 +204,7 @@ class Processes:
         return await self._eventually(f"{group} has a coordinator", known)
 
     async def generation(self, group: str) -> int:
-        """The group's generation, once it is stable."""
+        """Return the group's generation, once it is stable."""
 
         async def stable(_: Admin) -> int | None:
             described = (await self._ask_coordinator(group))[1]
@@ -251,7 +251,7 @@ class Processes:
 
 
 async def _ask(host: str, port: int, request: Request) -> Any:
-    """The answer to one request over a connection of its own."""
+    """Return the answer to one request over a connection of its own."""
     channel = await open_channel(Address(host, port), "test", 5.0)
     try:
         return await ask(channel, request, 5.0)

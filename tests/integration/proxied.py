@@ -1,4 +1,4 @@
-"""A cluster whose brokers send their clients through proxies: what clients ask is kept."""
+"""Brokers of this cluster send their clients through proxies, which keep what clients ask."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from support.frame_proxy import Captured, FrameProxy
 
 
 class ProxiedBroker(LocalBroker):
-    """Tells clients the port of its proxy; other brokers reach it directly."""
+    """It tells clients the port of its proxy; other brokers reach it directly."""
 
     advertised_port = 0
 
     def write_config(self, zookeeper_connect: str, settings: Mapping[str, Value]) -> None:
-        """As ever; the listener for clients is the last table of the file."""
+        """Write it as ever; the listener for clients is the last table of the file."""
         super().write_config(zookeeper_connect, settings)
         with self.config_path.open("a", encoding="utf-8") as file:
             file.write(f"advertised_port = {self.advertised_port}\n")
 
 
 class ProxiedCluster:
-    """``await start()``: three brokers, a proxy before each; ``bootstrap`` leads to the proxies."""
+    """Three brokers have a proxy each, to which ``bootstrap`` leads: ``await start()``."""
 
     def __init__(self, directory: Path) -> None:
         self.cluster = LocalCluster(directory, brokers=3, settings=SETTINGS)
@@ -49,11 +49,11 @@ class ProxiedCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Addresses of the proxies."""
+        """Return addresses of the proxies."""
         return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies)
 
     def captured(self, *api_keys: int) -> list[Captured]:
-        """Requests of these kinds that came by, broker by broker."""
+        """Return requests of these kinds that came by, broker by broker."""
         return [c for proxy in self.proxies for c in proxy.captured if c.api_key in api_keys]
 
     def withhold(self, api_key: int, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Replicas on disk, as the checkers of replicas take them."""
+"""Replicas are read from disk here, as the checkers of replicas take them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulation.checkers.replicas import AllReplicas, Replicas, entries_of
 
 
 def committed_bytes(log_dir: Path, topic: str, partition: int, high_watermark: int) -> bytes:
-    """Every whole batch of one replica that lies below ``high_watermark``, concatenated."""
+    """Return every whole batch of one replica that lies below ``high_watermark``, concatenated."""
     directory = log_dir / f"{topic}-{partition}"
     data = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
     end = 0
@@ -23,7 +23,7 @@ def committed_bytes(log_dir: Path, topic: str, partition: int, high_watermark: i
 def replicas_on_disk(
     log_dirs: dict[int, Path], topic: str, high_watermarks: dict[int, int]
 ) -> AllReplicas:
-    """All brokers' committed bytes of each partition; none is empty, unless all are."""
+    """Return all brokers' committed bytes of each partition; none is empty, unless all are."""
     found = {}
     for partition, high_watermark in high_watermarks.items():
         logs = {

@@ -1,4 +1,4 @@
-"""A worker of a shared transaction: ``python -m integration.shared_worker OPTIONS``.
+"""It is a worker of a shared transaction: ``python -m integration.shared_worker OPTIONS``.
 
 OPTIONS is the JSON of :class:`WorkerOptions`. It joins with the ticket it was given, writes its
 share to every partition, and prints its receipt, or that there is nothing to do. Told to linger, it
@@ -24,7 +24,7 @@ WROTE = "wrote half"
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """What a worker is to do."""
+    """They tell a worker what to do."""
 
     ticket: str
     topic: str
@@ -36,7 +36,7 @@ class WorkerOptions:
     linger: bool = False
 
     def to_json(self) -> str:
-        """As the program takes it."""
+        """Return the text that the program takes."""
         return json.dumps(asdict(self))
 
 
@@ -62,7 +62,6 @@ async def run(options: WorkerOptions) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """The program."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     uvloop.run(run(WorkerOptions(**json.loads(arguments[0]))))
 

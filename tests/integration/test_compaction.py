@@ -43,7 +43,7 @@ CONFIGS = {
 
 @pytest_asyncio.fixture
 async def cluster(processes: Processes) -> AsyncIterator[Processes]:
-    """A running cluster of three with a fresh compacted topic of small segments."""
+    """A cluster of three is running, with a fresh compacted topic of small segments."""
     await processes.create_topic(TOPIC, PARTITIONS, **CONFIGS)
     yield processes
     await processes.heal()
@@ -51,7 +51,7 @@ async def cluster(processes: Processes) -> AsyncIterator[Processes]:
 
 
 def on_disk(cluster: Processes) -> dict[tuple[int, int], int]:
-    """Records by broker and partition."""
+    """Count records by broker and partition."""
     return {
         (broker_id, partition): record_count_on_disk(broker.data_path, TOPIC, partition)
         for broker_id, broker in cluster.cluster.brokers.items()
@@ -115,7 +115,7 @@ async def test_newest_values_stay_under_load_and_kill_9(cluster: Processes) -> N
 
 
 def whole(*known: Contents) -> list[Kept]:
-    """Everything that anybody knows of a partition; who comes first is believed."""
+    """Return everything that anybody knows of a partition; who comes first is believed."""
     together = Contents()
     for contents in known:
         for record in contents.records.values():

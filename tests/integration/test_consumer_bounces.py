@@ -38,7 +38,7 @@ RECORDS = 40
 
 @pytest_asyncio.fixture
 async def cluster(processes: Processes) -> AsyncIterator[Processes]:
-    """A running cluster of three with a fresh topic."""
+    """A cluster of three is running, with a fresh topic."""
     await processes.create_topic(TOPIC, PARTITIONS)
     yield processes
     await processes.delete_topic(TOPIC)
@@ -49,7 +49,7 @@ def group_of(cluster: Processes, directory: Path, **options: object) -> Group:
 
 
 async def ends_of(cluster: Processes) -> dict[Key, int]:
-    """Where every partition ends."""
+    """Return where every partition ends."""
     async with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
         ends = await consumer.end_offsets(await consumer.partitions_for(TOPIC))
     return {(tp.topic, tp.partition): end for tp, end in ends.items()}
@@ -65,7 +65,7 @@ async def settle(cluster: Processes, group: Group, load: Workload, *, once: bool
 
 
 def successor(group: Group, member: Member) -> Member:
-    """The next life of a member, under the same instance id if it has one."""
+    """Start the next life of a member, under the same instance id if it has one."""
     name, _, life = member.name.rpartition(".")
     return group.start(f"{name}.{int(life) + 1}", member.options.instance)
 

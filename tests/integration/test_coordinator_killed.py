@@ -41,7 +41,7 @@ STEPS = [
 
 @pytest_asyncio.fixture
 async def cluster(processes: Processes) -> AsyncIterator[Processes]:
-    """A running cluster of three with a fresh topic."""
+    """A cluster of three is running, with a fresh topic."""
     await processes.create_topic(TOPIC, PARTITIONS)
     yield processes
     await processes.heal()
@@ -49,7 +49,7 @@ async def cluster(processes: Processes) -> AsyncIterator[Processes]:
 
 
 async def coordinator_of(cluster: Processes, transactional_id: str) -> int:
-    """The broker that coordinates the id."""
+    """Return the broker that coordinates the id."""
     async with Peer(cluster.cluster.broker(cluster.broker_ids[0]).port) as peer:
         async with asyncio.timeout(30):
             while True:
@@ -61,7 +61,7 @@ async def coordinator_of(cluster: Processes, transactional_id: str) -> int:
 
 
 class Killing:
-    """One transaction, in the middle of which its coordinator dies."""
+    """In the middle of one transaction its coordinator dies."""
 
     def __init__(
         self, cluster: Processes, producer: Producer, group: str, step: str, victim: int
@@ -80,7 +80,6 @@ class Killing:
             self.cluster.kill(self.victim)
 
     async def play(self, *, commit: bool) -> None:
-        """The transaction."""
         await self.producer.begin_transaction()
         self.at("begun")
         for tp in EVERY:

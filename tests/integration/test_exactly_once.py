@@ -25,7 +25,7 @@ SEED = 61
 
 @pytest_asyncio.fixture
 async def cluster(processes: Processes) -> AsyncIterator[Processes]:
-    """A running cluster of three."""
+    """A cluster of three is running."""
     yield processes
     await processes.heal()
 

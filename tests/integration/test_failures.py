@@ -24,7 +24,7 @@ TOPIC = "orders"
 
 @pytest_asyncio.fixture
 async def cluster(processes: Processes) -> AsyncIterator[Processes]:
-    """A running cluster of three with a fresh topic of three partitions."""
+    """A cluster of three is running, with a fresh topic of three partitions."""
     await processes.create_topic(TOPIC, PARTITIONS)
     yield processes
     await processes.heal()

@@ -30,7 +30,7 @@ RECORDS = 40
 
 @pytest_asyncio.fixture
 async def cluster(processes: Processes) -> AsyncIterator[Processes]:
-    """A running cluster of three with a fresh topic."""
+    """A cluster of three is running, with a fresh topic."""
     await processes.create_topic(TOPIC, PARTITIONS)
     yield processes
     await processes.heal()

@@ -1,4 +1,4 @@
-"""What tests read out of the histories of members, on hand-made ones."""
+"""These tests read the histories of members, on hand-made ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups against bad input, at a broker that serves a canary meanwhile.
+"""Groups get bad input at a broker that serves a canary meanwhile.
 
 Each case is a row: its name, what is sent, and the code that comes back; or the connection
 ends. The broker's memory stays bounded, and the canary's group does not notice.
@@ -57,7 +57,7 @@ INT64_MAX = 2**63 - 1
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One broker and a ZooKeeper."""
+    """One broker and a ZooKeeper are running."""
     settings = {
         "group_initial_rebalance_delay_ms": 0,
         "group_max_size": MEMBERS_MAX,
@@ -71,7 +71,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def singing(broker: LocalCluster) -> AsyncIterator[Canary]:
-    """A canary for the whole module."""
+    """The whole module has one canary."""
     async with Admin(broker.bootstrap) as admin:
         (await admin.create_topics([NewTopic(TOPIC, 2, 1)])).raise_for_errors()
     async with Canary(broker.bootstrap, TOPIC) as canary:
@@ -87,7 +87,7 @@ async def canary(singing: Canary) -> AsyncIterator[Canary]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def peer(broker: LocalCluster, canary: Canary) -> AsyncIterator[Peer]:
-    """A connection of one's own."""
+    """Each test has a connection of its own."""
     async with Peer(broker.broker(1).port) as connected:
         await connected.ready(GROUP)
         yield connected
@@ -95,7 +95,7 @@ async def peer(broker: LocalCluster, canary: Canary) -> AsyncIterator[Peer]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def victim(broker: LocalCluster, canary: Canary) -> AsyncIterator[JoinGroupResponse]:
-    """The one member of the group; it must be there, in the same generation, afterwards."""
+    """It is the one member of the group; it must be there, in the same generation, afterwards."""
     async with Peer(broker.broker(1).port) as own:
         await own.ready(GROUP)
         joined = await own.become_member(GROUP)
@@ -105,7 +105,7 @@ async def victim(broker: LocalCluster, canary: Canary) -> AsyncIterator[JoinGrou
 
 
 async def alive(peer: Peer, joined: JoinGroupResponse) -> int:
-    """What a heartbeat says."""
+    """Return what a heartbeat says."""
     code: int = (
         await peer.ask(HeartbeatRequest(GROUP, joined.generation_id, joined.member_id, None))
     ).error_code
@@ -119,7 +119,7 @@ def pid_of(broker: LocalCluster) -> int:
 
 
 def by_name(rows: list[tuple[Any, ...]]) -> Any:
-    """The rows of a table as parameters, named by their first column."""
+    """Return the rows of a table as parameters, named by their first column."""
     return [pytest.param(*row[1:], id=row[0]) for row in rows]
 
 
@@ -189,7 +189,7 @@ async def test_frames_that_end_the_connection(
 
 
 async def test_a_flood_of_members(broker: LocalCluster, peer: Peer, canary: Canary) -> None:
-    """Members that take an id and are never seen again: they count, and so there is an end."""
+    """Members take an id and are never seen again: they count, and so there is an end."""
     before = resident_mb(pid_of(broker))
     codes: dict[int, int] = {}
     for _ in range(FLOOD // 500):
@@ -217,7 +217,7 @@ async def test_a_flood_of_groups(broker: LocalCluster, peer: Peer, canary: Canar
 
 
 async def test_metadata_of_a_whole_group(broker: LocalCluster, canary: Canary) -> None:
-    """As much of it as members may send, each: the leader's answer would not fit a frame."""
+    """All members send as much of it as they may: the leader's answer would not fit a frame."""
     before = resident_mb(pid_of(broker))
     port = broker.broker(1).port
     async with AsyncExitStack() as stack:
@@ -285,7 +285,7 @@ async def test_assignments_for_members_that_are_not(peer: Peer, canary: Canary) 
 def commit(
     victim: JoinGroupResponse, *partitions: OffsetCommitPartition, **changes: Any
 ) -> OffsetCommitRequest:
-    """A commit of the member's, well-formed unless told otherwise."""
+    """Return a commit of the member's, well-formed unless told otherwise."""
     topics = [OffsetCommitTopic(TOPIC, list(partitions or [OffsetCommitPartition(0, 5)]))]
     request = OffsetCommitRequest(GROUP, victim.generation_id, victim.member_id, None, topics)
     for name, value in changes.items():

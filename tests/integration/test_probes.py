@@ -1,4 +1,4 @@
-"""Probes and metrics of real processes, with a real ZooKeeper that goes away and comes back."""
+"""Real processes answer probes and metrics, while a real ZooKeeper goes away and comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of old transactions that arrive late, or again, change nothing (KIP-890).
+"""Requests of old transactions arrive late, or again, and change nothing (KIP-890).
 
 What Jepsen found in Bufstream and in Kafka's own protocol: a delayed Produce or EndTxn ended up in
 a later transaction. Here a proxy keeps every request of a transactional producer, and sends it
@@ -36,7 +36,7 @@ KINDS = (ApiKey.PRODUCE, ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.INIT_P
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ProxiedCluster]:
-    """Three brokers behind proxies."""
+    """Three brokers run behind proxies."""
     proxied = ProxiedCluster(tmp_path_factory.mktemp("proxied"))
     await proxied.start()
     await asyncio.to_thread(proxied.cluster.start)
@@ -49,7 +49,6 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def topic(cluster: ProxiedCluster, request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """A fresh topic."""
     name = re.sub(r"\W", "-", str(request.node.name))
     async with Admin(cluster.bootstrap) as admin:
         new = NewTopic(name, PARTITIONS, 3, {"min_insync_replicas": "2"})
@@ -60,7 +59,7 @@ async def topic(cluster: ProxiedCluster, request: pytest.FixtureRequest) -> Asyn
 
 
 class Story:
-    """Transactions one after the other, and what must be seen of them."""
+    """Transactions follow one after the other; it knows what must be seen of them."""
 
     def __init__(self, cluster: ProxiedCluster, topic: str, producer: Producer) -> None:
         self.cluster = cluster
@@ -77,7 +76,7 @@ class Story:
             await self.producer.send(self.topic, self.value(partition), partition=partition)
 
     def value(self, partition: int) -> bytes:
-        """What the present transaction writes there."""
+        """Return what the present transaction writes there."""
         return b"%d/%d" % (partition, self.number)
 
     async def end(self, *, commit: bool) -> None:
@@ -121,7 +120,7 @@ class Story:
 
 
 async def again(requests: list[Captured]) -> None:
-    """All of them, each over a connection of its own. Brokers may refuse them as they like."""
+    """Send all of them, each over a connection of its own. Brokers may refuse them as they like."""
     await asyncio.gather(*(request.send_again() for request in requests))
 
 
@@ -130,7 +129,7 @@ def producer(cluster: ProxiedCluster, name: str, **options: Any) -> Producer:
 
 
 async def test_whatever_is_sent_again_changes_nothing(cluster: ProxiedCluster, topic: str) -> None:
-    """Every request of the last three transactions, in the middle of the next and after it."""
+    """It repeats every request of the last three transactions, in the next and after it."""
     pattern = [True, False, True, True, False, False, True, True]
     async with producer(cluster, topic) as sending:
         story = Story(cluster, topic, sending)

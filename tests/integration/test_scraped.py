@@ -1,4 +1,4 @@
-"""Three real processes under load, scraped by a real Prometheus; one is killed and comes back."""
+"""A real Prometheus scrapes three real processes under load; one is killed and comes back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEADLINE_S = 60.0
 
 
 def tell(targets: Path, processes: Processes) -> None:
-    """Where the brokers answer now; a port that was taken is another one after a restart."""
+    """Say where the brokers answer now; a port that was taken is another one after a restart."""
     document = []
     for broker_id in processes.broker_ids:
         host, port = processes.http(broker_id)

@@ -39,7 +39,7 @@ EVERY = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
 
 @pytest_asyncio.fixture
 async def cluster(processes: Processes) -> AsyncIterator[Processes]:
-    """A running cluster of three with a fresh topic."""
+    """A cluster of three is running, with a fresh topic."""
     await processes.create_topic(TOPIC, PARTITIONS)
     yield processes
     await processes.heal()
@@ -47,7 +47,7 @@ async def cluster(processes: Processes) -> AsyncIterator[Processes]:
 
 
 class Worker:
-    """One attempt in a process of its own."""
+    """It is one attempt in a process of its own."""
 
     def __init__(
         self, txn: SharedTransaction, writer: str, directory: Path, *, linger: bool = False
@@ -70,15 +70,15 @@ class Worker:
                 await asyncio.sleep(0.02)
 
     async def last_word(self) -> str:
-        """What it said last, once it has ended well."""
+        """Return what it said last, once it has ended well."""
         assert await asyncio.to_thread(self.process.wait, 40), self.process.log_tail()
         assert self.process.exit_code == 0, self.process.log_tail()
         return self.process.log_tail(1)
 
 
 class Watcher:
-    """``async with Watcher(...)``: a reader of committed records that reads all the while, and
-    another that looks how far they go."""
+    """It reads committed records all the while, and another reader looks how far they go: ``async
+    with Watcher(...)``."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -122,13 +122,13 @@ class Watcher:
         assert self.seen == wanted
 
     def saw_all_or_none(self) -> bool:
-        """Whether at every moment that it looked each partition showed all records or none."""
+        """Return whether at every look each partition showed all records or none."""
         below = {(p, sum(o < end for o in self._offsets[p])) for p, end in self._ends}
         return below == {(p, n) for p, found in self._offsets.items() for n in (0, len(found))}
 
 
 def written_by(*writers: str) -> Counter[tuple[int, bytes]]:
-    """All records of these attempts, once each."""
+    """Return all records of these attempts, once each."""
     return Counter(
         (partition, b"%s/%d" % (writer.encode(), number))
         for writer in writers
@@ -154,7 +154,7 @@ async def work(txn: SharedTransaction, directory: Path) -> dict[str, Receipt]:
 
 
 async def attempt(txn: SharedTransaction, name: str) -> Receipt:
-    """One attempt, in this process."""
+    """Make one attempt, in this process."""
     async with await join(txn.ticket, writer=name) as writer:
         for partition in range(PARTITIONS):
             values = [b"%s/%d" % (name.encode(), number) for number in range(RECORDS)]

@@ -1,4 +1,4 @@
-"""One suite of what clients see, on the cluster for tests (``oncelog.testing``) and on real
+"""One suite of what clients see holds on the cluster for tests (``oncelog.testing``) and on real
 processes with files, ZooKeeper and sockets of their own: whoever tests with the one runs on the
 other."""
 
@@ -34,7 +34,7 @@ Value = bytes | None
 
 
 class World(Protocol):
-    """Three brokers, whatever they are made of."""
+    """Three brokers are here, whatever they are made of."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -45,7 +45,7 @@ class World(Protocol):
 
 
 class OfMemory:
-    """A cluster for tests."""
+    """It is a cluster for tests."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster.aio
@@ -68,7 +68,7 @@ class OfMemory:
 
 
 class OfProcesses:
-    """Real ones."""
+    """It has real processes."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
@@ -123,7 +123,7 @@ def reader(world: World, *topics: str, **options: object) -> Consumer:
 
 
 async def values(world: World, topic: str, **options: object) -> list[Value]:
-    """All that a new consumer reads, up to the end as it is now."""
+    """Return all that a new consumer reads, up to the end as it is now."""
     async with reader(world, topic, **options) as consumer:
         found: list[Value] = []
         ends = await consumer.end_offsets(await consumer.partitions_for(topic))
@@ -185,7 +185,7 @@ async def test_what_is_refused(world: World, topic: str) -> None:
 
 @pytest.mark.asyncio
 async def test_both_speak_the_same(world: World) -> None:
-    """Every API that clients know, in the same versions, on the same cluster shape."""
+    """They have every API that clients know, in the same versions, on the same cluster shape."""
     host, port = world.bootstrap.split(",")[0].rsplit(":", 1)
     channel = await open_channel(Address(host, int(port)), "contract", 10)
     versions = dict(channel.versions)
@@ -238,7 +238,7 @@ async def test_a_group_shares_and_goes_on(world: World, topic: str) -> None:
 
 
 async def abandon(producer: Producer, topic: str) -> None:
-    """A transaction that its program gives up."""
+    """Begin a transaction that its program gives up."""
     try:
         async with producer.transaction():
             await producer.send(topic, b"aborted", partition=0)

@@ -1,4 +1,4 @@
-"""Idempotence and transactions against bad input, at a broker that serves a canary meanwhile.
+"""Idempotence and transactions get bad input at a broker that serves a canary meanwhile.
 
 Each line is a test with its exact answer. The canary is a transactional producer and a reader of
 committed records beside it: neither notices, and the broker's memory stays bounded.
@@ -59,7 +59,7 @@ TRANSACTION_ABORTABLE = 120
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One broker and a ZooKeeper; all transactional ids in one place."""
+    """One broker and a ZooKeeper are running; all transactional ids are in one place."""
     settings = {"offsets_topic_num_partitions": 3, "transaction_state_log_num_partitions": 1}
     cluster = LocalCluster(tmp_path_factory.mktemp("bad-input"), brokers=1, settings=settings)
     cluster.start()
@@ -113,7 +113,7 @@ class TxnCanary:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def singing(broker: LocalCluster) -> AsyncIterator[TxnCanary]:
-    """A canary for the whole module."""
+    """The whole module has one canary."""
     async with Admin(broker.bootstrap) as admin:
         topics = [NewTopic(TOPIC, 2, 1), NewTopic(SONG, 1, 1)]
         (await admin.create_topics(topics)).raise_for_errors()
@@ -130,7 +130,7 @@ async def canary(singing: TxnCanary) -> AsyncIterator[TxnCanary]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def peer(broker: LocalCluster, canary: TxnCanary) -> AsyncIterator[TxnPeer]:
-    """A connection of one's own."""
+    """Each test has a connection of its own."""
     connected = TxnPeer(broker.broker(1).port)
     async with connected:
         await connected.ready(GROUP)
@@ -139,8 +139,8 @@ async def peer(broker: LocalCluster, canary: TxnCanary) -> AsyncIterator[TxnPeer
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def victim(broker: LocalCluster, peer: TxnPeer) -> AsyncIterator[Pair]:
-    """A producer with an open transaction; it can be committed when the test is over, and holds
-    what was written in it, once."""
+    """It is a producer with an open transaction, which can be committed when the test is over, and
+    holds what was written in it, once."""
     pair = await peer.init("victim")
     before = await visible(broker)
     assert await peer.produce(TOPIC, pair, value=b"mine") == (0, 0)
@@ -151,8 +151,8 @@ async def victim(broker: LocalCluster, peer: TxnPeer) -> AsyncIterator[Pair]:
 
 
 async def visible(broker: LocalCluster) -> Counter[bytes]:
-    """What a reader of committed records sees in the victim's topic, when no transaction is open
-    there."""
+    """Return what a reader of committed records sees in the victim's topic, when no transaction is
+    open there."""
     found: Counter[bytes] = Counter()
     every = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
     async with (
@@ -172,7 +172,7 @@ async def visible(broker: LocalCluster) -> Counter[bytes]:
 
 
 def by_name(rows: list[tuple[Any, ...]]) -> Any:
-    """The rows of a table as parameters, named by their first column."""
+    """Return the rows of a table as parameters, named by their first column."""
     return [pytest.param(*row[1:], id=row[0]) for row in rows]
 
 
@@ -198,7 +198,7 @@ STRANGERS: list[tuple[str, dict[str, Any], int, int]] = [
 
 
 def stranger(victim: Pair, changes: dict[str, Any]) -> Pair:
-    """The victim's pair with something wrong."""
+    """Return the victim's pair with something wrong."""
     given = dict(changes)
     epoch = given.pop("producer_epoch", victim.producer_epoch - given.pop("lower", 0))
     return Pair(
@@ -212,7 +212,7 @@ def stranger(victim: Pair, changes: dict[str, Any]) -> Pair:
 async def test_identities_that_are_refused(
     peer: TxnPeer, victim: Pair, changes: dict[str, Any], ended: int, offsets: int
 ) -> None:
-    """By EndTxn, AddPartitionsToTxn, AddOffsetsToTxn and TxnOffsetCommit alike."""
+    """EndTxn, AddPartitionsToTxn, AddOffsetsToTxn and TxnOffsetCommit alike refuse them."""
     wrong = stranger(victim, changes)
     named = (wrong.transactional_id, wrong.producer_id, wrong.producer_epoch)
     for commit in (True, False):
@@ -240,8 +240,8 @@ PRODUCED: list[tuple[str, dict[str, Any], tuple[int, int]]] = [
 async def test_batches_of_strangers(
     peer: TxnPeer, victim: Pair, changes: dict[str, Any], codes: tuple[int, int]
 ) -> None:
-    """To a partition that the victim has not written to, so that the coordinator is asked; and to
-    the one in which its transaction is open."""
+    """They go to a partition that the victim has not written to, so that the coordinator is asked;
+    and to the one in which its transaction is open."""
     wrong = stranger(victim, changes)
     if "lower" not in changes or changes["lower"] < 0:
         assert await peer.produce(TOPIC, wrong, partition=1, value=b"other's") == codes
@@ -364,7 +364,7 @@ async def test_a_batch_that_nobody_added_is_added_by_its_leader(
 
 
 async def test_a_batch_of_a_transaction_that_is_over(broker: LocalCluster, peer: TxnPeer) -> None:
-    """Where its marker has come and where none came: it is refused, and nothing hangs."""
+    """It is refused where its marker has come and where none came, and nothing hangs."""
     pair = await peer.init("over")
     assert await peer.produce(TOPIC, pair, value=b"over") == (0, 0)
     assert (await peer.end(pair, commit=False)).error_code == 0
@@ -419,7 +419,7 @@ async def test_offsets_in_a_transaction(
 
 
 async def test_offsets_are_for_readers_to_judge(broker: LocalCluster, peer: TxnPeer) -> None:
-    """As in Kafka an offset beyond the end may be committed; who reads there is told."""
+    """An offset beyond the end may be committed, as in Kafka; who reads there is told."""
     pair = await peer.init("far")
     item = TxnOffsetCommitPartition(0, INT64_MAX)
     assert await peer.commit_offset(pair, "far", TOPIC, item) == (0, 0)
@@ -451,7 +451,7 @@ async def test_the_longest_time_out(peer: TxnPeer) -> None:
 
 
 async def test_markers_from_a_client(peer: TxnPeer, victim: Pair) -> None:
-    """Refused on a listener for clients, whoever asks."""
+    """They are refused on a listener for clients, whoever asks."""
     topics = [TxnTopic(TOPIC, [0])]
     marker = TxnMarker(victim.producer_id, victim.producer_epoch + 1, 1000, False, topics)
     assert (await peer.ask(WriteTxnMarkersRequest([marker]))).error_code == 31

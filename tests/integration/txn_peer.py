@@ -1,4 +1,4 @@
-"""A hand that speaks the transaction protocol as it likes: any request, any batch, any producer."""
+"""A hand speaks the transaction protocol as it likes: any request, any batch, any producer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOT_YET = (14, 15, 16, 51)
 
 @dataclass(slots=True)
 class Pair:
-    """A producer id and its epoch, under a transactional id."""
+    """It is a producer id and its epoch, under a transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -40,7 +40,7 @@ class Pair:
 
 
 class TxnPeer(Peer):
-    """One connection. ``async with TxnPeer(port)``."""
+    """It is one connection. ``async with TxnPeer(port)``."""
 
     async def init(self, transactional_id: str, timeout_ms: int = 60_000) -> Pair:
         """Begin to be the producer of an id."""
@@ -69,7 +69,7 @@ class TxnPeer(Peer):
         acks: int = -1,
         value: bytes = b"x",
     ) -> tuple[int, int]:
-        """(whole error, the partition's error) of a batch of one record."""
+        """Return (whole error, the partition's error) of a batch of one record."""
         batch = encode_batch(
             [value],
             timestamps=0,
@@ -92,7 +92,7 @@ class TxnPeer(Peer):
         return 0, answer.error_code
 
     async def end(self, pair: Pair, *, commit: bool) -> EndTxnResponse:
-        """EndTxn; the pair becomes the next one if that is answered well."""
+        """Send EndTxn; the pair becomes the next one if that is answered well."""
         request = EndTxnRequest(
             pair.transactional_id, pair.producer_id, pair.producer_epoch, commit
         )
@@ -106,7 +106,7 @@ class TxnPeer(Peer):
     async def commit_offset(
         self, pair: Pair, group: str, topic: str, item: TxnOffsetCommitPartition, **changes: Any
     ) -> tuple[int, int]:
-        """(whole error, the partition's error) of a TxnOffsetCommit."""
+        """Return (whole error, the partition's error) of a TxnOffsetCommit."""
         request = TxnOffsetCommitRequest(
             pair.transactional_id,
             pair.producer_id,

@@ -1,4 +1,4 @@
-"""A steady producer for failure tests, and the check of what it was promised.
+"""A steady producer serves failure tests, and what it was promised is checked.
 
 Numbered values go to the partitions in turn, one by one. Producer and consumer record themselves in
 one history, which ``verify`` gives to the simulator's checkers: nothing acknowledged is lost,

@@ -1,4 +1,4 @@
-"""Commands about brokers: their beginning, their ends, and what becomes of their disks."""
+"""These commands begin and end brokers, and change their disks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def cluster(world: World, settings: dict[str, str]) -> None:
 
 @command("kill BROKERS")
 async def kill(world: World, brokers: list[int]) -> None:
-    """As kill -9: the disk keeps everything, the host refuses connections from now on."""
+    """Kill as kill -9 does: the disk keeps everything, the host refuses connections from now on."""
     for broker_id in brokers:
         world.running(broker_id)
     for broker_id in brokers:
@@ -35,7 +35,7 @@ async def power(world: World, brokers: list[int], keep: str | None) -> None:
 
 @command("wipe BROKER")
 async def wipe(world: World, broker_id: int) -> None:
-    """A new, empty disk for a broker that is down."""
+    """Give a new, empty disk to a broker that is down."""
     if broker_id in world.cluster.brokers:
         raise CommandError(f"broker {broker_id} runs")
     world.cluster.wipe_disks(broker_id)
@@ -43,7 +43,7 @@ async def wipe(world: World, broker_id: int) -> None:
 
 @command("replace-disk BROKER COUNT")
 async def replace_disk(world: World, broker_id: int, number: int) -> None:
-    """A new, empty disk in the place of one of several of a broker that is down."""
+    """Put a new, empty disk in the place of one of several of a broker that is down."""
     if broker_id in world.cluster.brokers:
         raise CommandError(f"broker {broker_id} runs")
     for name in world.cluster.replace_disk(broker_id, number):
@@ -63,15 +63,15 @@ async def start(world: World, brokers: list[int]) -> None:
 
 @command("stop BROKER")
 async def stop(world: World, broker_id: int) -> None:
-    """As SIGTERM: a controlled shutdown, to its end."""
+    """Send SIGTERM, so to say: a controlled shutdown goes to its end."""
     world.running(broker_id)
     await world.cluster.stop_broker(broker_id)
 
 
 @command("pause BROKER [session=lives|ages]")
 async def pause(world: World, broker_id: int, session: str | None) -> None:
-    """As SIGSTOP. Its session with the store ages meanwhile, unless the pause is to be a short one
-    of which the store hears nothing (``session=lives``)."""
+    """Stop the process as SIGSTOP does. Its session with the store ages meanwhile, unless the pause
+    is to be a short one of which the store hears nothing (``session=lives``)."""
     world.running(broker_id)
     world.broken_up = True
     if session == "lives":
@@ -82,7 +82,7 @@ async def pause(world: World, broker_id: int, session: str | None) -> None:
 
 @command("resume BROKER")
 async def resume(world: World, broker_id: int) -> None:
-    """As SIGCONT."""
+    """Let the process go on, as SIGCONT does."""
     world.broken_up = False
     world.cluster.resume_broker(broker_id)
 

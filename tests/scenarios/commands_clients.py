@@ -1,5 +1,5 @@
-"""Commands of those who use the cluster: they speak through the client library, each as a process
-of its own, and what they are told goes into the history. ``to=BROKER`` asks one broker, once."""
+"""Commands of those who use the cluster speak through the client library, each as a process of its
+own, and what they are told goes into the history. ``to=BROKER`` asks one broker, once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ACKS: dict[str | None, Any] = {None: "all", "all": "all", "1": 1, "0": 0}
 
 
 def describe(error: BaseException) -> str:
-    """An error in the words of the protocol, without numbers that change."""
+    """Tell an error in the words of the protocol, without numbers that change."""
     if isinstance(error, PartialSendError):
         return describe(error.failures[0][1])
     if not isinstance(error, ApiError) and isinstance(error.__cause__, ApiError):
@@ -49,7 +49,7 @@ def describe(error: BaseException) -> str:
 
 
 def _fate(error: BaseException) -> str:
-    """What is known of a write that was not acknowledged."""
+    """Return what is known of a write that was not acknowledged."""
     return f"{'not written' if is_definite(error) else 'unknown'}: {describe(error)}"
 
 
@@ -157,7 +157,7 @@ async def set_all(world: World, settings: dict[str, str]) -> str | None:
 
 @command("set BROKER NAME=VALUE...")
 async def set_one(world: World, broker_id: int, settings: dict[str, str]) -> str | None:
-    """The same of one broker."""
+    """Set it at one broker."""
     return await _set(world, broker_id, settings)
 
 
@@ -256,7 +256,7 @@ async def _produce_to(
     acks: str | None,
     patience_s: float,
 ) -> tuple[int, BaseException | None]:
-    """One request to one broker: (offset, None) or (-1, why not)."""
+    """Send one request to one broker; return (offset, None) or (-1, why not)."""
     item = ProducePartition(partition.partition, Span(0, len(batch)))
     code = Acks.ALL if acks in (None, "all") else Acks(int(acks or "0"))
     topics = [ProduceTopic(partition.topic, [item])]
@@ -341,7 +341,7 @@ def _consumer(world: World, process: Process) -> Consumer:
 
 
 async def _read(consumer: Consumer) -> list[Record]:
-    """Everything from the position on, until a poll brings nothing."""
+    """Read everything from the position on, until a poll brings nothing."""
     records: list[Record] = []
     while found := await consumer.getmany(timeout_ms=QUIET_MS):
         records += [record for batch in found.values() for record in batch]
@@ -382,7 +382,7 @@ async def reader(world: World, name: str, partition: TopicPartition) -> None:
 
 @command("poll NAME")
 async def poll(world: World, name: str) -> str:
-    """What a reader is handed next, to the end; or the error that it is handed."""
+    """Tell what a reader is handed next, to the end; or the error that it is handed."""
     if name not in world.readers:
         raise CommandError(f"there is no reader {name!r}")
     process, consumer = world.readers[name]

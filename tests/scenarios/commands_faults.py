@@ -1,4 +1,4 @@
-"""Commands that break what is between brokers: the network, the store, the evidence; and time."""
+"""These commands break what is between brokers: the network, the store, the evidence; and time."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ async def suspect(world: World, broker_id: int) -> None:
 
 @command("shun BROKER")
 async def shun(world: World, broker_id: int) -> None:
-    """The mirror of ``suspect``: all others look dead to one broker, which they reach; until the
-    command ``heal``."""
+    """Let all others look dead to one broker, which they reach, until the command ``heal``: the
+    mirror of ``suspect``."""
     world.broken_up = True
     network, source = world.cluster.network, world.cluster.host(broker_id)
     for other in world.cluster.ids:
@@ -67,8 +67,8 @@ async def shun(world: World, broker_id: int) -> None:
 
 @command("stall BROKERS TIME")
 async def stall(world: World, brokers: list[int], seconds: float) -> None:
-    """Until the command ``heal`` the disks of brokers do not answer in time: what they are asked to
-    sync takes so much longer."""
+    """Slow the disks of brokers down until the command ``heal``: what they are asked to sync takes
+    so much longer."""
     for broker_id in brokers:
         world.running(broker_id)
         for number in range(world.cluster.knobs.log_dirs):
@@ -103,8 +103,8 @@ async def expire(world: World, broker_id: int) -> None:
 
 @command("slow-store BROKER asks|watches TIME")
 async def slow_store(world: World, broker_id: int, what: str, seconds: float) -> None:
-    """Until the command ``heal`` what a broker asks of the store takes so long to get there; or
-    what it is told of changes takes so long, and all answers wait behind that."""
+    """Slow the store down for one broker until the command ``heal``: what it asks takes so long to
+    get there; or what it is told of changes takes so long, and all answers wait behind that."""
     world.broken_up = True
     session, usual = world.session_of(broker_id), world.cluster._zookeeper_delay
     slow = "request" if what == "asks" else "watch"

@@ -29,7 +29,7 @@ _ID = re.compile(r"(\w+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass
 class Member:
-    """One member, and what its application was handed."""
+    """It is one member, and what its application was handed."""
 
     process: Process
     consumer: Consumer
@@ -89,7 +89,7 @@ async def member(
 
 
 async def _poll(found: Member) -> None:
-    """The life of its application. It ends with its process."""
+    """Poll as long as its application lives. It ends with its process."""
     with suppress(Exception):  # whoever asks the member next is told
         while True:
             await found.polling.wait()
@@ -120,7 +120,7 @@ async def leave(world: World, name: str) -> None:
 
 @command("crash NAME")
 async def crash(world: World, name: str) -> None:
-    """As kill -9 of a member's process."""
+    """Kill a member's process, as kill -9 does."""
     crash_member(world, name)
 
 
@@ -147,19 +147,19 @@ async def release(world: World, name: str) -> None:
 
 @command("freeze NAME")
 async def freeze(world: World, name: str) -> None:
-    """As SIGSTOP of a member's process: no heartbeats either."""
+    """Stop a member's process as SIGSTOP does: there are no heartbeats either."""
     _member(world, name).process.pause()
 
 
 @command("thaw NAME")
 async def thaw(world: World, name: str) -> None:
-    """As SIGCONT."""
+    """Let it go on, as SIGCONT does."""
     _member(world, name).process.resume()
 
 
 @command("handed NAME")
 async def handed(world: World, name: str) -> str:
-    """What a member's application was handed since this was asked last."""
+    """Tell what a member's application was handed since this was asked last."""
     found = _member(world, name)
     records, found.handed = found.handed, []
     by_partition: dict[TopicPartition, list[str]] = {}
@@ -188,7 +188,7 @@ async def commit(world: World, name: str) -> str:
 
 @command("committed WORD")
 async def committed(world: World, group: str) -> str:
-    """The committed offsets of a group, as anybody is told who asks."""
+    """Tell the committed offsets of a group, as anybody is told who asks."""
 
     async def work(process: Process) -> str:
         entropy = world.cluster.entropy.fork(process.name)
@@ -208,7 +208,7 @@ async def committed(world: World, group: str) -> str:
 
 @command("group WORD")
 async def show_group(world: World, group: str) -> str:
-    """A group as its coordinator knows it, and what each member has of it."""
+    """Show a group as its coordinator knows it, and what each member has of it."""
     found = _group(world, group)
     if found is None:
         return "nobody knows it"
@@ -224,7 +224,7 @@ async def show_group(world: World, group: str) -> str:
 
 @command("story WORD")
 async def story(world: World, group: str) -> str:
-    """What members were given and gave up since this was asked last, in their own words."""
+    """Tell what members were given and gave up since this was asked last, in their own words."""
     events = world.events[world.told_events :]
     world.told_events = len(world.events)
     verbs = {"assigned": "gets", "revoked": "gives up", "lost": "has lost"}
@@ -242,7 +242,7 @@ def _name(member_id: str) -> str:
 
 
 def _coordinator(world: World, group: str) -> int | None:
-    """The broker that leads the group's partition, by the store."""
+    """Return the broker that leads the group's partition, by the store."""
     world.invariants.store.update()
     partitions = world.invariants.store.partitions
     count = sum(name.topic == GROUP_TOPIC for name in partitions)
@@ -254,7 +254,7 @@ def _coordinator(world: World, group: str) -> int | None:
 
 
 def _group(world: World, group: str) -> Group | None:
-    """As its coordinator knows it, once it has loaded it."""
+    """Return it as its coordinator knows it, once it has loaded it."""
     broker = world.cluster.brokers.get(_coordinator(world, group) or 0)
     if broker is None or broker.coordination.engine.refusal(group):
         return None
@@ -266,7 +266,7 @@ def _group(world: World, group: str) -> Group | None:
 async def wait_group(
     world: World, group: str, state: str, members: int | None, within: float | None
 ) -> None:
-    """Until the coordinator says so, and each member that polls has taken notice."""
+    """Wait until the coordinator says so, and each member that polls has taken notice."""
 
     def holds() -> bool:
         found = _group(world, group)
@@ -282,7 +282,7 @@ async def wait_group(
 
 @command("kill-coordinator WORD")
 async def kill_coordinator(world: World, group: str) -> None:
-    """As kill -9 of the broker that coordinates a group."""
+    """Kill the broker that coordinates a group, as kill -9 does."""
     broker_id = _coordinator(world, group)
     if broker_id is None:
         raise CommandError(f"nobody coordinates {group}")
@@ -300,7 +300,7 @@ async def start_coordinator(world: World) -> None:
 
 @command("wait coordinator WORD is WORD [within=TIME]")
 async def wait_coordinator(world: World, group: str, who: str, within: float | None) -> None:
-    """Until another broker than before coordinates a group and has loaded it ("another")."""
+    """Wait until another broker than before coordinates a group and has loaded it ("another")."""
     if who != "another":
         raise CommandError('only "wait coordinator GROUP is another" can be said')
 

@@ -1,4 +1,4 @@
-"""Commands of transactions: tellers open, fill and settle them, and what brokers make of that.
+"""With these commands, tellers open, fill and settle transactions, and brokers show what they know.
 
 A teller is a process with a producer that has a transactional id. Nothing of it happens by itself,
 so that the scenario says when what happens. ``late-send`` and ``late-end`` are requests of an older
@@ -31,7 +31,7 @@ from simulation.loop import Process
 
 @dataclass
 class Teller:
-    """One producer with a transactional id."""
+    """It is one producer with a transactional id."""
 
     process: Process
     producer: Producer
@@ -134,19 +134,19 @@ async def settle(world: World, name: str, how: str) -> str:
 
 @command("crash-teller NAME")
 async def crash_teller(world: World, name: str) -> None:
-    """As kill -9 of its process."""
+    """Kill its process, as kill -9 does."""
     world.tellers.pop(name).bury()
 
 
 @command("freeze-teller NAME")
 async def freeze_teller(world: World, name: str) -> None:
-    """As SIGSTOP of its process."""
+    """Stop its process, as SIGSTOP does."""
     _teller(world, name).process.pause()
 
 
 @command("thaw-teller NAME")
 async def thaw_teller(world: World, name: str) -> None:
-    """As SIGCONT."""
+    """Let it go on, as SIGCONT does."""
     _teller(world, name).process.resume()
 
 
@@ -199,7 +199,7 @@ async def late_send(
 
 
 def _coordinator(world: World, id: str) -> int | None:
-    """The broker that leads the id's partition, by the store."""
+    """Return the broker that leads the id's partition, by the store."""
     world.invariants.store.update()
     partitions = world.invariants.store.partitions
     count = sum(name.topic == TRANSACTION_TOPIC for name in partitions)
@@ -211,7 +211,7 @@ def _coordinator(world: World, id: str) -> int | None:
 
 
 def _found(world: World, id: str) -> Transaction | None:
-    """The id as its coordinator knows it, once it has loaded it."""
+    """Return the id as its coordinator knows it, once it has loaded it."""
     broker = world.cluster.brokers.get(_coordinator(world, id) or 0)
     if broker is None or broker.transactions.engine.refusal(id):
         return None
@@ -221,7 +221,7 @@ def _found(world: World, id: str) -> Transaction | None:
 
 @command("transaction WORD")
 async def transaction(world: World, id: str) -> str:
-    """A transactional id as its coordinator knows it."""
+    """Tell a transactional id as its coordinator knows it."""
     found = _found(world, id)
     saved = None if found is None else found.saved
     if saved is None:
@@ -236,7 +236,7 @@ async def transaction(world: World, id: str) -> str:
 
 @command("records PARTITION")
 async def records(world: World, partition: TopicPartition) -> str:
-    """What the leader's log holds, batch by batch: whose, of which epoch, and what ended it."""
+    """Tell what the leader's log holds, by batch: whose, of which epoch, and its end."""
     view = world.log_of(world.stored(partition).state.leader, partition)
     lines = []
     for index, batch in enumerate(() if view is None else view.batches):
@@ -254,7 +254,7 @@ async def records(world: World, partition: TopicPartition) -> str:
 
 @command("stable PARTITION")
 async def stable(world: World, partition: TopicPartition) -> str:
-    """Up to where the leader's log is committed, and up to where it is decided."""
+    """Tell up to where the leader's log is committed, and up to where it is decided."""
     leader = world.running(world.stored(partition).state.leader)
     replica = leader.replicas.partition(partition)
     return (
@@ -264,7 +264,7 @@ async def stable(world: World, partition: TopicPartition) -> str:
 
 @command("wait transaction WORD is WORD [within=TIME]")
 async def wait_transaction(world: World, id: str, state: str, within: float | None) -> None:
-    """Until the coordinator says so."""
+    """Wait until the coordinator says so."""
 
     def holds() -> bool:
         found = _found(world, id)
@@ -275,8 +275,8 @@ async def wait_transaction(world: World, id: str, state: str, within: float | No
 
 @command("kill-coordinator-of WORD")
 async def kill_coordinator_of(world: World, id: str) -> None:
-    """As kill -9 of the broker that coordinates a transactional id; ``start-coordinator`` starts it
-    again."""
+    """Kill the broker that coordinates a transactional id, as kill -9 does; ``start-coordinator``
+    starts it again."""
     broker_id = _coordinator(world, id)
     if broker_id is None:
         raise CommandError(f"nobody coordinates {id}")
@@ -286,7 +286,7 @@ async def kill_coordinator_of(world: World, id: str) -> None:
 
 @command("wait coordinator-of WORD is WORD [within=TIME]")
 async def wait_coordinator_of(world: World, id: str, who: str, within: float | None) -> None:
-    """Until another broker than before coordinates an id and has loaded it ("another")."""
+    """Wait until another broker than before coordinates an id and has loaded it ("another")."""
     if who != "another":
         raise CommandError('only "wait coordinator-of ID is another" can be said')
 

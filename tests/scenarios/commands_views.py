@@ -1,4 +1,4 @@
-"""Commands that look, and that wait for what can be looked at."""
+"""These commands look, and wait for what can be looked at."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _leader(leader: int) -> str:
 
 @command("state PARTITION")
 async def state(world: World, partition: TopicPartition) -> str:
-    """What the store says of a partition."""
+    """Tell what the store says of a partition."""
     return _described(world.stored(partition).state)
 
 
@@ -43,7 +43,7 @@ def _described(found: StoreState) -> str:
 
 @command("controller")
 async def controller(world: World) -> str:
-    """Who is controller, by the store, and who of the brokers believes to be."""
+    """Tell who is controller, by the store, and who of the brokers believes to be."""
     data = world.cluster.zookeeper.data(znodes.CONTROLLER)
     if data is None:
         return "nobody is controller"
@@ -58,7 +58,7 @@ async def controller(world: World) -> str:
 
 @command("controllers")
 async def controllers(world: World) -> str:
-    """How many brokers believe to be controller, and how many of them the store has chosen."""
+    """Count the brokers that believe to be controller, and those that the store has chosen."""
     believers = [b for b, broker in world.cluster.brokers.items() if broker.runner.is_active]
     data = world.cluster.zookeeper.data(znodes.CONTROLLER)
     chosen = [] if data is None else [znodes.decode_controller(data)[0]]
@@ -68,14 +68,14 @@ async def controllers(world: World) -> str:
 
 @command("elections")
 async def elections(world: World) -> str:
-    """How many controllers the store has had."""
+    """Count the controllers that the store has had."""
     data = world.cluster.zookeeper.data(znodes.CONTROLLER_EPOCH)
     return str(0 if data is None else znodes.decode_epoch(data))
 
 
 @command("topics")
 async def topics(world: World) -> str:
-    """Topics in the store, and deletions that some replica has not confirmed."""
+    """Tell topics in the store, and deletions that some replica has not confirmed."""
     names: dict[str, str] = {}
     for path in world.cluster.zookeeper.tree("/"):
         head, _, name = path.rpartition("/")
@@ -88,14 +88,14 @@ async def topics(world: World) -> str:
 
 @command("brokers")
 async def brokers(world: World) -> str:
-    """Who is registered."""
+    """Tell who is registered."""
     tree = world.cluster.zookeeper.tree(znodes.BROKER_IDS)
     return _ids([int(path.rpartition("/")[2]) for path in tree])
 
 
 @command("fenced-writes BROKER")
 async def fenced_writes(world: World, broker_id: int) -> str:
-    """Writes of a broker that the store has refused because there is a newer controller."""
+    """Count writes of a broker that the store has refused because there is a newer controller."""
     return "\n".join(world.fenced.get(world.session_of(broker_id), [])) or "none"
 
 
@@ -104,7 +104,7 @@ async def fenced_writes(world: World, broker_id: int) -> str:
 
 @command("replicas PARTITION")
 async def replicas(world: World, partition: TopicPartition) -> str:
-    """What each replica believes, and how far its log goes."""
+    """Tell what each replica believes, and how far its log goes."""
     return "\n".join(_replica(world, each, partition) for each in world.stored(partition).replicas)
 
 
@@ -129,7 +129,7 @@ def _replica(world: World, broker_id: int, name: TopicPartition) -> str:
 
 @command("log BROKER PARTITION")
 async def log(world: World, broker_id: int, partition: TopicPartition) -> str:
-    """The log of one replica: offset, epoch and value of each record."""
+    """Show the log of one replica: offset, epoch and value of each record."""
     view = world.log_of(broker_id, partition)
     if view is None:
         return "there is no log"
@@ -139,7 +139,7 @@ async def log(world: World, broker_id: int, partition: TopicPartition) -> str:
 
 @command("logs PARTITION")
 async def logs(world: World, partition: TopicPartition) -> str:
-    """The logs of all replicas side by side, also of brokers that are down: values with their
+    """Show the logs of all replicas side by side, also of brokers that are down: values with their
     leader epochs; a tilde marks what a power cut would take."""
     ids = world.stored(partition).replicas
     columns: list[dict[int, str]] = []
@@ -175,7 +175,7 @@ def _records(view: LogView) -> list[tuple[int, int, str, bool]]:
 
 @command("epochs BROKER PARTITION")
 async def epochs(world: World, broker_id: int, partition: TopicPartition) -> str:
-    """The epoch history of a running replica: where each leader epoch began."""
+    """Tell where each leader epoch began, by the history of a running replica."""
     found = world.running_log(broker_id, partition)
     if found is None:
         raise CommandError(f"broker {broker_id} has no log of {partition}")
@@ -185,7 +185,7 @@ async def epochs(world: World, broker_id: int, partition: TopicPartition) -> str
 
 @command("dirs BROKER")
 async def dirs(world: World, broker_id: int) -> str:
-    """The replicas that lie on a broker's disks, by the names of their directories."""
+    """Tell the replicas that lie on a broker's disks, by the names of their directories."""
     files = world.cluster.disks[broker_id]
     found = [
         name
@@ -204,7 +204,7 @@ def _without_id(name: str) -> str:
 
 @command("refused-orders BROKER")
 async def refused_orders(world: World, broker_id: int) -> str:
-    """Orders of controllers that a broker has refused: from whom, and why."""
+    """Tell orders of controllers that a broker has refused: from whom, and why."""
     return "\n".join(world.refusals.get(broker_id, [])) or "none"
 
 
@@ -213,13 +213,13 @@ async def refused_orders(world: World, broker_id: int) -> str:
 
 @command("alarms")
 async def alarms(world: World) -> str:
-    """What the product has logged as an error since this was asked last."""
+    """Tell what the product has logged as an error since this was asked last."""
     return "\n".join(world.alarms()) or "none"
 
 
 @command("lost")
 async def lost(world: World) -> str:
-    """Partitions that have lost committed records, where their settings permit it."""
+    """Tell partitions that have lost committed records, where their settings permit it."""
     return "\n".join(world.lost()) or "nothing"
 
 
@@ -230,7 +230,7 @@ async def lost(world: World) -> str:
 async def wait_leader(
     world: World, partition: TopicPartition, who: str, within: float | None
 ) -> None:
-    """Until the store names this leader, and it knows so; or nobody leads."""
+    """Wait until the store names this leader, and it knows so; or nobody leads."""
     wanted = NO_LEADER if who == "nobody" else int(who)
 
     def leads() -> bool:
@@ -254,7 +254,7 @@ async def wait_leader(
 async def wait_isr(
     world: World, partition: TopicPartition, ids: list[int], within: float | None
 ) -> None:
-    """Until the store has this ISR, and its leader knows so."""
+    """Wait until the store has this ISR, and its leader knows so."""
 
     def holds() -> bool:
         found = world.stored(partition).state
@@ -269,7 +269,7 @@ async def wait_isr(
 
 @command("wait controller is IDS [within=TIME]")
 async def wait_controller(world: World, ids: list[int], within: float | None) -> None:
-    """Until the store names this controller (one of these), and it knows so; or nobody."""
+    """Wait until the store names this controller (one of these), and it knows so; or nobody."""
 
     def elected() -> bool:
         data = world.cluster.zookeeper.data(znodes.CONTROLLER)
@@ -284,7 +284,7 @@ async def wait_controller(world: World, ids: list[int], within: float | None) ->
 
 @command("wait brokers are IDS [within=TIME]")
 async def wait_brokers(world: World, ids: list[int], within: float | None) -> None:
-    """Until exactly these are registered."""
+    """Wait until exactly these are registered."""
 
     def registered() -> bool:
         tree = world.cluster.zookeeper.tree(znodes.BROKER_IDS)
@@ -295,7 +295,7 @@ async def wait_brokers(world: World, ids: list[int], within: float | None) -> No
 
 @command("wait serving BROKERS [within=TIME]")
 async def wait_serving(world: World, ids: list[int], within: float | None) -> None:
-    """Until these brokers serve clients."""
+    """Wait until these brokers serve clients."""
     await world.until(
         lambda: all(each in world.cluster.serving for each in ids), f"{_ids(ids)} serving", within
     )
@@ -303,7 +303,7 @@ async def wait_serving(world: World, ids: list[int], within: float | None) -> No
 
 @command("wait down BROKERS [within=TIME]")
 async def wait_down(world: World, ids: list[int], within: float | None) -> None:
-    """Until these brokers do not run."""
+    """Wait until these brokers do not run."""
     await world.until(
         lambda: not any(each in world.cluster.brokers for each in ids), f"{_ids(ids)} down", within
     )
@@ -313,7 +313,7 @@ async def wait_down(world: World, ids: list[int], within: float | None) -> None:
 async def wait_synced(
     world: World, partition: TopicPartition, ids: list[int], within: float | None
 ) -> None:
-    """Until these replicas have logs of one length, and know all of it as committed."""
+    """Wait until these replicas have logs of one length, and know all of it as committed."""
 
     def equal() -> bool:
         ends: set[int] = set()
@@ -328,7 +328,7 @@ async def wait_synced(
 
 
 def _partition(world: World, broker_id: int, name: TopicPartition) -> Partition | None:
-    """A replica of a running broker, once an order of the controller has named it."""
+    """Return a replica of a running broker, once an order of the controller has named it."""
     broker = world.cluster.brokers.get(broker_id)
     return None if broker is None else broker.replicas._partitions.get(name)
 
@@ -351,7 +351,7 @@ async def wait_setting(
 async def wait_end(
     world: World, partition: TopicPartition, ids: list[int], offset: int, within: float | None
 ) -> None:
-    """Until the logs of these replicas end at an offset, committed or not."""
+    """Wait until the logs of these replicas end at an offset, committed or not."""
 
     def reached() -> bool:
         found = [_partition(world, each, partition) for each in ids]

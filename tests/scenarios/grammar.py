@@ -32,24 +32,24 @@ COMMANDS: list[Usage] = []
 
 
 class CommandError(Exception):
-    """A command that is not one, or does not work: what is wrong, and what would be right."""
+    """It says what is wrong with a command, and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One command: how it is written, and what it does."""
+    """It says how one command is written, and what it does."""
 
     text: str
     handler: Handler
 
     @property
     def parts(self) -> list[str]:
-        """Its words."""
+        """Return its words."""
         return self.text.split()
 
     @property
     def verbs(self) -> list[str]:
-        """The words that it begins with."""
+        """Return the words that it begins with."""
         found: list[str] = []
         for part in self.parts:
             if not _is_literal(part):
@@ -70,7 +70,7 @@ def command(usage: str) -> Callable[[Handler], Handler]:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A command ready to run."""
+    """It is a command ready to run."""
 
     handler: Handler
     values: list[Any]
@@ -98,7 +98,7 @@ def parse_call(text: str) -> Call:
 
 
 class _Reader:
-    """Matches the words of a line with those of a usage."""
+    """It matches the words of a line with those of a usage."""
 
     def __init__(self, usage: Usage, words: list[str]) -> None:
         self.usage = usage

@@ -1,4 +1,4 @@
-"""Runs a scenario from top to bottom, and compares what it prints with what it says.
+"""It runs a scenario from top to bottom, and compares what it prints with what it says.
 
     check(Transcript.parse(name, text))         raises ScenarioError
     new_text = rewrite(Transcript.parse(...))   the same with the outputs of today

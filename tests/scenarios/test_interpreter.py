@@ -1,4 +1,4 @@
-"""The interpreter itself: what it reads, what it refuses, and what it says about both."""
+"""The interpreter itself is tested: what it reads, what it refuses, and what it says about both."""
 
 from __future__ import annotations
 

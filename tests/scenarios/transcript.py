@@ -1,4 +1,4 @@
-"""The form of a scenario: sentences, commands, and what they must print.
+"""A scenario has a form: sentences, commands, and what they must print.
 
 ::
 
@@ -23,7 +23,7 @@ RULE = "----"
 
 
 class ScenarioError(Exception):
-    """A scenario that cannot be read, run or believed: where, and why."""
+    """It says where, and why, a scenario cannot be read, run or believed."""
 
     def __init__(self, name: str, line: int, text: str) -> None:
         super().__init__(f"{name}:{line}: {text}")
@@ -33,7 +33,7 @@ class ScenarioError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command and its line, counted from 1."""
+    """Each command has a line, counted from 1."""
 
     line: int
     text: str
@@ -41,7 +41,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one pair of commands and output says."""
+    """It is what one pair of commands and output says."""
 
     head: tuple[str, ...]
     """Every line from the end of the step before to the dashes, as it stands in the file."""
@@ -52,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """One scenario. ``tail`` is what follows the last step: comments and empty lines."""
+    """It is one scenario. ``tail`` is what follows the last step: comments and empty lines."""
 
     name: str
     steps: tuple[Step, ...]
@@ -91,14 +91,14 @@ class Transcript:
         return cls(name, tuple(steps), tuple(head))
 
     def rewritten(self, outputs: Sequence[str]) -> str:
-        """The text with other outputs, one for each step."""
+        """Return the text with other outputs, one for each step."""
         lines: list[str] = []
         for step, output in zip(self.steps, outputs, strict=True):
             lines += [*step.head, RULE, *output.splitlines()]
         return "\n".join([*lines, *self.tail]) + "\n"
 
     def mismatch(self, step: Step, output: str) -> ScenarioError:
-        """The error that shows where an output is not what the scenario says."""
+        """Return the error that shows where an output is not what the scenario says."""
         shown = difflib.unified_diff(
             step.expected.splitlines(), output.splitlines(), "expected", "got", lineterm=""
         )

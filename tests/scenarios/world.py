@@ -1,4 +1,4 @@
-"""The world of one scenario: a calm simulated cluster, its clients, and the promises it must keep.
+"""One scenario has a world: a calm simulated cluster, its clients, and the promises it must keep.
 
 Rules: one seed, calm knobs, no drawn faults: what a scenario prints follows from its commands. The
 invariants are checked all the time and after every command. At the end all promises are held
@@ -51,7 +51,7 @@ SETTINGS: dict[str, str] = {"auto_leader_rebalance_enable": "false"}
 
 
 class ScenarioCluster(SimCluster):
-    """A cluster of which every setting of its brokers can be set."""
+    """Every setting of its brokers can be set."""
 
     def __init__(
         self, loop: SimLoop, knobs: Knobs, settings: dict[str, Any], safeguards: dict[str, Any]
@@ -60,7 +60,7 @@ class ScenarioCluster(SimCluster):
         self.settings = settings
 
     def config(self, broker_id: int) -> BrokerConfig:
-        """The calm settings with those of the scenario."""
+        """Return the calm settings with those of the scenario."""
         known = super().config(broker_id).model_dump()
         return BrokerConfig.model_validate({**known, **self.settings})
 
@@ -78,7 +78,7 @@ class ScenarioCluster(SimCluster):
 
 
 class World:
-    """What the commands act on. One for each run of a scenario."""
+    """The commands act on this. One for each run of a scenario."""
 
     def __init__(self, without: str = "") -> None:
         """:param without: a rule to switch off (see ``ablations``), to see the scenario fail."""
@@ -117,14 +117,13 @@ class World:
 
     @property
     def cluster(self) -> ScenarioCluster:
-        """The cluster. :raises CommandError: there is none yet."""
+        """Return the cluster. :raises CommandError: there is none yet."""
         if self._cluster is None:
             raise CommandError("there is no cluster yet: begin with the command cluster")
         return self._cluster
 
     @property
     def invariants(self) -> Invariants:
-        """Its invariants."""
         assert self._invariants is not None
         return self._invariants
 
@@ -212,12 +211,12 @@ class World:
     # ---- clients
 
     def client(self, name: str = "") -> Process:
-        """A new client process on a host of its own."""
+        """Start a new client process on a host of its own."""
         self._clients += 1
         return self.cluster.client_process(name or f"client-{self._clients}")
 
     def recorder(self, process: Process, kind: str) -> HistoryRecorder:
-        """What a client tells the history."""
+        """Return what takes down what a client tells the history."""
         return HistoryRecorder(process.name, self._note, lambda: self.loop.now_s, client=kind)
 
     async def as_client(
@@ -250,7 +249,7 @@ class World:
     # ---- looking
 
     def stored(self, name: TopicPartition) -> StoredPartition:
-        """What the store says of a partition. :raises CommandError: there is none."""
+        """Return what the store says of a partition. :raises CommandError: there is none."""
         self.invariants.store.update()
         found = self.invariants.store.partitions.get(name)
         if found is None:
@@ -258,21 +257,21 @@ class World:
         return found
 
     def session_of(self, broker_id: int) -> int:
-        """The broker's session with the store. :raises CommandError: it has none."""
+        """Return the broker's session with the store. :raises CommandError: it has none."""
         store = self.cluster.stores.get(broker_id)
         if store is None or store.session is None:
             raise CommandError(f"broker {broker_id} has no session with the store")
         return store.session.session_id
 
     def running(self, broker_id: int) -> Broker:
-        """A broker that runs. :raises CommandError: it does not."""
+        """Return a broker that runs. :raises CommandError: it does not."""
         broker = self.cluster.brokers.get(broker_id)
         if broker is None:
             raise CommandError(f"broker {broker_id} does not run")
         return broker
 
     def log_of(self, broker_id: int, name: TopicPartition) -> LogView | None:
-        """The log of a replica, of a running broker or on the disk of one that is down."""
+        """Return the log of a replica, of a running broker or on the disk of one that is down."""
         files = self.cluster.disks[broker_id]
         log = self.running_log(broker_id, name)
         if log is not None:
@@ -290,14 +289,14 @@ class World:
         return None
 
     def running_log(self, broker_id: int, name: TopicPartition) -> PartitionLog | None:
-        """The log object of a replica whose broker runs."""
+        """Return the log object of a replica whose broker runs."""
         broker = self.cluster.brokers.get(broker_id)
         return None if broker is None else broker.logs.get(name)
 
     # ---- the end
 
     def alarms(self) -> list[str]:
-        """Log lines of ERROR and worse since this was asked last."""
+        """Return log lines of ERROR and worse since this was asked last."""
         lines = self.coverage.lines[self._told_alarms :]
         self._told_alarms = len(self.coverage.lines)
         rules = Rules(allowed_log_lines=ALLOWED_LOG_LINES)
@@ -305,7 +304,7 @@ class World:
         return [f"{line.host}: {line.text}" for line in found]
 
     def lost(self) -> list[str]:
-        """Partitions that have lost committed records, which their settings permit."""
+        """Return partitions that have lost committed records, which their settings permit."""
         self._lost_told = True
         truths = self.invariants._truths
         return [str(name) for name, truth in sorted(truths.items()) if truth.lossy]
@@ -349,11 +348,11 @@ class World:
 
     @property
     def lossy(self) -> bool:
-        """Whether some partition has lost committed records, as its settings permit."""
+        """Return whether some partition has lost committed records, as its settings permit."""
         return self.invariants.losses > 0
 
     def lost_and_untold(self) -> bool:
-        """Whether records were lost, and the scenario has not said so since."""
+        """Return whether records were lost, and the scenario has not said so since."""
         return self.lossy and not self._lost_told
 
     def _at_rest(self) -> bool:
@@ -374,7 +373,7 @@ class World:
 
 
 def _knobs(settings: dict[str, str]) -> tuple[Knobs, dict[str, str]]:
-    """The calm knobs with those that are named, and the settings of brokers that are not knobs."""
+    """Return the calm knobs with those that are named, and broker settings that are no knobs."""
     kinds = {field.name: type(getattr(CALM, field.name)) for field in fields(Knobs)}
     named: dict[str, Any] = {}
     others: dict[str, str] = {}
