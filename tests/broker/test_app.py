@@ -1,4 +1,4 @@
-"""Whole brokers in one process: start, serve, replicate, fail over, expire, stop, and refuse."""
+"""Whole brokers in one process start, serve, replicate, fail over, expire, stop, and refuse."""
 
 from __future__ import annotations
 

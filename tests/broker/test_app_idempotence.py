@@ -41,8 +41,8 @@ STAMP_MS = 1_700_000_000_000
 
 
 class LosesAnswers(ProduceHandler):
-    """Closes the connection where every k-th answer was to be written: the records are there, and
-    nobody has heard of it."""
+    """It closes the connection where every k-th answer was to be written: the records are there,
+    and nobody has heard of it."""
 
     def __init__(self, broker: Broker, every: int) -> None:
         super().__init__(broker.replicas, broker.authorizer, broker.transactions.verifier)
@@ -84,7 +84,7 @@ def numbered(count: int) -> list[bytes]:
 
 
 async def values_of(cluster: Cluster, topic: str = "t") -> list[bytes | None]:
-    """All records of partition 0, however many fetches they take."""
+    """Return all records of partition 0, however many fetches they take."""
     channel = await cluster.channel(cluster.leader(topic))
     values: list[bytes | None] = []
     while found := await fetch_values(channel, topic, 0, len(values), wait_ms=100):
@@ -96,7 +96,7 @@ async def values_of(cluster: Cluster, topic: str = "t") -> list[bytes | None]:
 async def send(
     channel: RequestChannel, sequence: int, *, pid: int, epoch: int = 0, value: bytes = b"v"
 ) -> ProducePartitionResponse:
-    """One batch of one record, as a producer that numbers by hand."""
+    """Send one batch of one record, as a producer that numbers by hand."""
     batch = encode_batch(
         [value],
         timestamps=STAMP_MS,

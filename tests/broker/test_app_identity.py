@@ -1,4 +1,4 @@
-"""Addresses that lead astray, with real brokers: nothing is lost, one line says what is wrong."""
+"""Addresses lead astray, with real brokers: nothing is lost, one line says what is wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio
 
 
 def listeners(broker: Broker, **advertised: int) -> dict[str, Any]:
-    """The listeners as they are, with other advertised ports for those that are named."""
+    """Return the listeners as they are, with other advertised ports for those that are named."""
     return {
         "listeners": [
             ListenerConfig(

@@ -1,5 +1,5 @@
-"""Whole brokers that lose their disks, or what they had not synced: nothing that was acknowledged
-goes while a complete replica can be had (KIP-966)."""
+"""Whole brokers lose their disks, or what they had not synced: nothing that was acknowledged goes
+while a complete replica can be had (KIP-966)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.waiting import eventually
 
 
 class Machines(SystemFiles):
-    """Files on machines that a test can restart: what was not synced may be gone then."""
+    """A test can restart these machines: what was not synced may be gone then."""
 
     boot = "first"
 
@@ -201,7 +201,7 @@ async def test_the_partitions_on_sound_disks_are_led_when_one_was_replaced(tmp_p
 async def test_what_a_directory_may_have_lost_is_noted_as_soon_as_it_fails(
     tmp_path: Path, disks: int
 ) -> None:
-    """Whoever kills the broker in that moment leaves the note to the next life."""
+    """The broker is killed in that moment; the next life finds the note."""
     paths = [tmp_path / f"disk-{number}" for number in range(disks)]
     async with Cluster(tmp_path, 1, log_dirs=[str(path) for path in paths]) as cluster:
         await cluster.create_topic("t", flush="interval")

@@ -1,4 +1,4 @@
-"""What all clients together may hold of a broker's memory, with real sockets and logs."""
+"""All clients together may hold so much of a broker's memory, with real sockets and logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BATCH_BYTES = 900_000
 
 
 class Highest:
-    """The most that a pool ever counted."""
+    """It keeps the most that a pool ever counted."""
 
     def __init__(self, pool: BytePool) -> None:
         self.bytes = 0
@@ -40,7 +40,7 @@ class Highest:
 
 
 async def one_that_never_reads(address: tuple[str, int]) -> socket.socket:
-    """A connection with a small window, greeted, whose peer reads nothing from here on."""
+    """Open a connection with a small window and greet; its peer reads nothing from here on."""
     loop = asyncio.get_running_loop()
     peer = socket.socket()
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

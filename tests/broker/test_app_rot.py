@@ -1,4 +1,4 @@
-"""Whole brokers whose disks rot: readers are served by who holds what they want [D2]."""
+"""The disks of whole brokers rot: readers are served by those who hold what they want [D2]."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.waiting import eventually
 
 
 def flip(cluster: Cluster, broker_id: int, topic: str, at: float) -> None:
-    """A byte in the log of one broker, below what is read lately."""
+    """Flip a byte in the log of one broker, below what is read lately."""
     log = cluster.brokers[broker_id].logs.get(TopicPartition(topic, 0))
     assert log is not None
     path = Path(log.segments[0].path)

@@ -1,4 +1,4 @@
-"""Settings that change while brokers run: from the client to every room, and back."""
+"""Settings change while brokers run: from the client to every room, and back."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ async def test_set_for_all_survived_by_all_and_taken_back(tmp_path: Path) -> Non
 
 @pytest.mark.asyncio
 async def test_a_default_of_topics_counts_at_once_for_who_writes(tmp_path: Path) -> None:
-    """min_insync_replicas of all topics that do not say: raised, writes are refused; lowered again,
-    they go on."""
+    """When min_insync_replicas of all topics that do not say is raised, writes are refused; lowered
+    again, they go on."""
     async with Cluster(tmp_path, 2) as cluster:
         await cluster.create_topic("t", replication_factor=2)
         await cluster.stop_broker(2)

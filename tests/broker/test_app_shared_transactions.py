@@ -1,4 +1,4 @@
-"""Whole brokers and shared transactions: several writers, one commit that names the winners."""
+"""Whole brokers have shared transactions: several writers, one commit that names the winners."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def end(
 
 
 async def decided(cluster: Cluster, *ends: int) -> list[list[bytes | None]]:
-    """What read_committed sees of partitions 0, 1, ... once all is decided."""
+    """Return what read_committed sees of partitions 0, 1, ... once all is decided."""
     async with asyncio.timeout(15):
         for partition, last in enumerate(ends):
             while await end_offset(cluster, "t", partition, committed=True) != last:

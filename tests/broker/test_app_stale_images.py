@@ -1,4 +1,4 @@
-"""A broker that hears of a topic later than others: what is committed there stays committed."""
+"""A broker hears of a topic later than others: what is committed there stays committed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ SETTINGS: dict[str, Any] = {
 
 
 class Heard(Cluster):
-    """What ``state`` tells, and whom clients ask first, is one broker's business: another than the
-    deaf one, which may be controller."""
+    """One broker answers ``state``, and clients ask it first: another than the deaf one, which may
+    be controller."""
 
     def ask(self, broker_id: int) -> None:
-        """From now on this one."""
+        """Ask this one from now on."""
         self.brokers = {broker_id: self.brokers.pop(broker_id), **self.brokers}
 
     def state(self, topic: str, partition: int = 0) -> PartitionOrder:
@@ -46,7 +46,7 @@ class Heard(Cluster):
 
 
 class Deaf:
-    """Brokers to which no news come: the controller goes on sending."""
+    """No news come to these brokers: the controller goes on sending."""
 
     def __init__(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ids: list[int] = []
@@ -62,7 +62,7 @@ class Deaf:
 
 
 async def make(cluster: Cluster, topic: str, leader: int) -> None:
-    """A topic on one broker; returns when who hears has heard of it."""
+    """Make a topic on one broker; return when who hears has heard of it."""
     request = CreateTopicsRequest([NewTopic(topic, -1, -1, [[leader]])], 10_000)
     response = await cluster.call(cluster.controller.broker_id, request)
     assert response.topics[0].error_code == 0
@@ -74,7 +74,7 @@ def knows(cluster: Cluster, topic: str) -> Callable[[int], bool]:
 
 
 def roles(cluster: Cluster) -> tuple[int, int, int]:
-    """The coordinator, the one that follows it, and a third broker."""
+    """Return the coordinator, the one that follows it, and a third broker."""
     state = cluster.state(TRANSACTION_TOPIC)
     heir = next(each for each in state.replicas if each != state.leader)
     third = next(each for each in cluster.brokers if each not in (state.leader, heir))

@@ -1,4 +1,4 @@
-"""Whole brokers and transactions: all or none of what was written, whoever dies meanwhile.
+"""Whole brokers have transactions: all or none of what was written, whoever dies meanwhile.
 
 The producer is one by hand, so that every request can be repeated, held back and forged.
 """
@@ -63,7 +63,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 def of(cluster: Cluster, key: str) -> int:
-    """The broker that coordinates a transactional id."""
+    """Return the broker that coordinates a transactional id."""
     count = SETTINGS["transaction_state_log_num_partitions"]
     return cluster.leader(TRANSACTION_TOPIC, coordinator_partition(key, count))
 
@@ -450,7 +450,7 @@ async def test_many_producers_at_once(cluster: Cluster) -> None:
 
 
 async def test_a_late_marker_touches_no_later_transaction(cluster: Cluster) -> None:
-    """[K14]: told again when the next transaction is open, and when it is over."""
+    """[K14]: it is told again when the next transaction is open, and when it is over."""
     p = await producer(cluster)
     for value in (b"first", b"second"):
         assert (await p.send("t", 0, value)).error_code == 0
@@ -470,7 +470,7 @@ async def test_a_late_marker_touches_no_later_transaction(cluster: Cluster) -> N
 
 
 async def told(cluster: Cluster, marker: TxnMarker) -> int:
-    """What the leader of the one partition of ``marker`` says."""
+    """Return what the leader of the one partition of ``marker`` says."""
     response = await cluster.call(
         cluster.leader("t", 0), WriteTxnMarkersRequest([marker]), listener="internal"
     )

@@ -18,7 +18,7 @@ DAY_MS = 86_400_000
 
 
 class SaidBefore:
-    """Peers whose clocks stand."""
+    """Its peers' clocks stand."""
 
     def __init__(self, *times_ms: int) -> None:
         self.times_ms: list[int] | None = list(times_ms)

@@ -1,4 +1,4 @@
-"""What the controller is told of settings."""
+"""The controller is told of some settings."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Leave = Callable[[Any], None]
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """All that a process would write, in detail."""
+    """It has all that a process would write, in detail."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     out = io.StringIO()
@@ -48,7 +48,7 @@ def lines(out: io.StringIO) -> list[dict[str, Any]]:
 
 
 def lost(out: io.StringIO) -> int:
-    """Connections that the broker has seen the end of."""
+    """Count connections that the broker has seen the end of."""
     return sum(line["event"] == "connection_lost" for line in lines(out))
 
 
@@ -61,7 +61,7 @@ def leave_politely(transport: Any) -> None:
 
 
 def leave_with_a_reset(transport: Any) -> None:
-    """As a process that dies with unread bytes: the kernel answers with RST."""
+    """Leave as a process does that dies with unread bytes: the kernel answers with RST."""
     sock = transport.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()
@@ -77,7 +77,7 @@ def transport_of(channel: RequestChannel) -> Any:
 
 
 async def raw_stages(cluster: Cluster, leave: Leave) -> int:
-    """Before and within the first request; after it. Returns how many connections went."""
+    """Leave before, within and after the first request. Returns how many connections went."""
     address = cluster.brokers[1].addresses["external"]
     for first in (b"", HELLO[:3], HELLO[:-1], HELLO, HELLO + HELLO[:9]):
         peer = await RawPeer.connect(address)
@@ -89,7 +89,7 @@ async def raw_stages(cluster: Cluster, leave: Leave) -> int:
 
 
 async def request_stages(cluster: Cluster, leave: Leave) -> int:
-    """While requests are parked, and while large answers are on their way."""
+    """Leave while requests are parked, and while large answers are on their way."""
     leader = cluster.leader("t")
     waiting = await cluster.channel(leader)
     waiting.send(fetch(30_000, 3), callback=lambda *_: None)
@@ -115,7 +115,7 @@ async def request_stages(cluster: Cluster, leave: Leave) -> int:
 
 
 async def client_stages(cluster: Cluster, leave: Leave) -> int:
-    """Clients of the SDK, a member of a group among them, whose connections break under them."""
+    """Break the connections of clients of the SDK, a member of a group among them."""
     async with (
         Producer(bootstrap_servers=cluster.bootstrap) as producer,
         Consumer(

@@ -1,4 +1,4 @@
-"""Levels for rooms and modules."""
+"""Rooms and modules have log levels of their own."""
 
 from __future__ import annotations
 

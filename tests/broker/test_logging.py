@@ -1,4 +1,4 @@
-"""The shape of log lines."""
+"""These tests check the shape of log lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelog_runtime.structured_logging import get_logger
 
 
 class Clock:
-    """What an event loop would say."""
+    """It is what an event loop would say."""
 
     now_s = 100.0
 
@@ -86,7 +86,7 @@ def test_a_room_may_say_more() -> None:
 
 
 def lines_of(repeat_max: int, clock: Clock, out: io.StringIO) -> list[dict[str, Any]]:
-    """Ten of one, one of another; after the interval one more."""
+    """Write ten lines of one, one of another, and after the interval one more."""
     configure_logging("json", "debug", 7, out, repeat_max=repeat_max, now_s=clock)
     logger = get_logger("oncelog_broker.test")
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""The broker as a process: exit codes, the ready file, signals, logs."""
+"""The broker is a process: exit codes, the ready file, signals, logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOBODY = "127.0.0.1:1"
 
 
 def write_config(tmp_path: Path, **settings: Any) -> Path:
-    """Settings as TOML; values are JSON, which TOML reads for what is used here."""
+    """Write settings as TOML; values are JSON, which TOML reads for what is used here."""
     given = {
         "broker_id": 1,
         "log_dirs": [str(tmp_path / "data")],
@@ -159,7 +159,7 @@ def test_without_zookeeper_it_exits_with_1_and_says_so(tmp_path: Path) -> None:
 
 
 def fetch(address: str, path: str) -> tuple[int, bytes]:
-    """Status and body of a GET of the broker's HTTP port."""
+    """Return status and body of a GET of the broker's HTTP port."""
     try:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
             return answer.status, answer.read()
@@ -275,7 +275,7 @@ def test_the_store_takes_hosts_and_chroot_apart() -> None:
 
 @pytest.mark.zookeeper
 def test_a_life_from_ready_file_to_sigterm(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    """Twice, so that what the first left behind is found by the second."""
+    """It is done twice, so that the second finds what the first left behind."""
     config = write_config(
         tmp_path,
         zookeeper_connect=f"{zookeeper.address}/test-main",

@@ -1,4 +1,4 @@
-"""Phases of a broker: one label each, fit for programs."""
+"""Each phase of a broker has one label, fit for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rooms are told of the settings: each of its own, and the same defaults as without."""
+"""Each room is told its own settings, and has the same defaults as without."""
 
 from __future__ import annotations
 

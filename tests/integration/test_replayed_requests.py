@@ -129,7 +129,7 @@ def producer(cluster: ProxiedCluster, name: str, **options: Any) -> Producer:
 
 
 async def test_whatever_is_sent_again_changes_nothing(cluster: ProxiedCluster, topic: str) -> None:
-    """It repeats every request of the last three transactions, in the next and after it."""
+    """It repeats every request of the last three transactions, in the next one and later."""
     pattern = [True, False, True, True, False, False, True, True]
     async with producer(cluster, topic) as sending:
         story = Story(cluster, topic, sending)

@@ -1,4 +1,4 @@
-"""The HTTP port: uvicorn as a guest of our loop: its bounds, its end, and none of its habits."""
+"""The HTTP port is uvicorn as a guest of our loop, with bounds, an end, and none of its habits."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_an_answer_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.asyncio
 async def test_a_sender_without_end_does_not_fill_the_memory() -> None:
-    """While one request is being answered no more is read than the socket holds."""
+    """While one request is being answered, no more is read than the socket holds."""
     release = asyncio.Event()
 
     async def slow(_: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Settings that change while brokers run: names, values, layers, and what is survived."""
+"""Settings change while brokers run: names, values, layers, and what is survived."""
 
 from __future__ import annotations
 

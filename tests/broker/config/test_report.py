@@ -1,4 +1,4 @@
-"""What is shown of settings: values, origins, masks."""
+"""A report shows values of settings, their origins, and masks."""
 
 from __future__ import annotations
 

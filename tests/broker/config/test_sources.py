@@ -1,4 +1,4 @@
-"""Settings: where they come from, and what is said about mistakes."""
+"""Settings come from several sources, and mistakes are explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shard delays goes on in its turn, with its caller, or hears why not."""
+"""A delayed operation goes on in its turn, with its caller, or hears why not."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TIMED_OUT = RequestTimedOutError.code
 
 
 class Door:
-    """Something to wait for, and operations that do."""
+    """Operations wait for it."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.delayed = DelayedOperations()
 
     def enter(self, name: str) -> Result[str]:
-        """The result of an operation that puts ``name`` when the door opens."""
+        """Return the result of an operation that puts ``name`` when the door opens."""
 
         def go_on(error: ApiError | None) -> Result[str]:
             if error is not None:

@@ -1,4 +1,4 @@
-"""The engine: which shard, loading and its races, leaderships that come and go."""
+"""The engine finds shards, loads them despite races, and gains and loses leaderships."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TIMED_OUT = RequestTimedOutError.code
 
 
 class World:
-    """An engine of four partitions over memory, and what it was answered."""
+    """It is an engine of four partitions over memory, and what it was answered."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Keyed timers: order, replacement, cancelling, holding, and a heap that does not grow."""
+"""Keyed timers keep order, are replaced, cancelled and held, and their heap does not grow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Ran:
-    """Timers whose operations note their names."""
+    """Timers run operations that note their names."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

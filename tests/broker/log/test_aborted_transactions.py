@@ -1,4 +1,4 @@
-"""Aborted ranges of a log: found, kept on disk, made anew when the disk says other things."""
+"""A log finds aborted ranges, keeps them on disk, and makes them anew when the disk disagrees."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_memory_holds_rows_of_few_segments() -> None:
 
 
 def test_rows_that_could_not_be_written_stay_in_memory() -> None:
-    """A file that cannot be written exposes nothing (KAFKA-7866)."""
+    """It exposes nothing when a file cannot be written (KAFKA-7866)."""
     files = MemoryFiles("/log")
     index = index_over(files)
     files.fail("append", error=errno.ENOSPC, times=None)

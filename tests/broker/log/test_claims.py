@@ -1,4 +1,4 @@
-"""What directories vouch for beside what is said of the whole broker."""
+"""Directories vouch for some data beside what is said of the whole broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a log is clean, and since when."""
+"""These tests check how far a log is clean, and since when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cleaner: what a reader gets afterwards, how far it goes, and what stops it."""
+"""The cleaner changes what a reader gets, goes so far, and is stopped by some things."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DAY_MS = 86_400_000
 
 
 def fill(log: PartitionLog, seed: int, batches: int = 60, keys: int = 12) -> None:
-    """Batches of one to eight records of few keys, some of them tombstones, in rising epochs."""
+    """Append batches of one to eight records of few keys or tombstones, in rising epochs."""
     draw = random.Random(seed)
     epoch = max(0, log.latest_epoch())
     for _ in range(batches):
@@ -284,7 +284,7 @@ def test_a_log_that_cannot_be_decoded_is_left_as_it_is() -> None:
 
 
 def undecodable() -> memoryview:
-    """A batch whose checksum holds and whose columns do not fit each other."""
+    """Return a batch whose checksum holds and whose columns do not fit each other."""
     header = parse_header(batch(b"v", keys=[b"k"]))
     return memoryview(assemble(header, pack([[b"v"], [b"k", b"too many"], None, None, None])))
 
@@ -304,7 +304,7 @@ def test_runs_fit_into_a_segment() -> None:
 
 
 class Interrupted(Cleaner):
-    """Does something behind its n-th trip to the executor."""
+    """It does something behind its n-th trip to the executor."""
 
     at = 0
     then: Callable[[], None] = staticmethod(lambda: None)
@@ -335,7 +335,7 @@ MERGING = topic_config(
 
 
 def several_runs(files: MemoryFiles) -> PartitionLog:
-    """Eight segments, which become two."""
+    """Return eight segments, which become two."""
     log = make_log(files, MERGING)
     for number in range(64):
         append(log, (b"k%d" % (number % 5), b"%03d" % number * 15), epoch=number // 20)
@@ -435,7 +435,7 @@ def test_whatever_happens_to_the_log_meanwhile(change: Callable[[PartitionLog], 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("operation", ["open", "append", "sync", "rename", "sync_dir"])
 def test_a_disk_that_fails(operation: str, error: int) -> None:
-    """Out of room: later. Anything else stops the directory. No record is lost in either case."""
+    """It is done later when no room is left. Others stop the directory; no record is lost."""
     for at in range(1, 4):
         files = MemoryFiles("/data")
         log = several_runs(files)

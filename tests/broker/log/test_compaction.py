@@ -1,4 +1,4 @@
-"""Which records stay, and what batches look like without the others."""
+"""Some records stay, and batches without the others are still batches."""
 
 from __future__ import annotations
 

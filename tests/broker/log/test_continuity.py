@@ -1,4 +1,4 @@
-"""What a broker may say of its data after each kind of stop, and what its files then hold."""
+"""A broker may say so much of its data after each kind of stop, and its files then hold that."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAIL = Loss.TAIL
 
 
 class Machine:
-    """A broker's directories over several lives; epochs are 10, 20, 30, ..."""
+    """It is a broker's directories over several lives; epochs are 10, 20, 30 and so on."""
 
     def __init__(self, *dirs: str) -> None:
         self.dirs = dirs or ("/d",)
@@ -39,8 +39,8 @@ class Machine:
     async def start(
         self, losses: Mapping[str, int] | None = None, *, register: bool = True
     ) -> KeptData:
-        """What this life claims, having heard of ``losses`` from the store; it is registered then,
-        unless it dies before."""
+        """Return what this life claims, having heard of ``losses`` from the store; it is registered
+        then, unless it dies before."""
         self.ids += 1
         self.logs = logs = LogManager(
             files=self.files,
@@ -201,7 +201,7 @@ async def test_another_disk_in_the_place_of_one() -> None:
 
 
 def _make(machine: Machine, *numbers: int) -> dict[int, str]:
-    """Partitions, and the directory that each lies in."""
+    """Make partitions, and return the directory that each lies in."""
     _, logs = _continuity(machine)
     names = [TopicPartition("t", number) for number in numbers]
     made = [logs.create(name, "id", logs.default_config) for name in names]

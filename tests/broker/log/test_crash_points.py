@@ -1,4 +1,4 @@
-"""A crash at every single step of a broker's life with its logs.
+"""A crash comes at every single step of a broker's life with its logs.
 
 Each scenario runs once; at each of its changes of the disk, images are taken of what a crash there
 would leave, in every style: a kill, and power cuts that keep nothing, torn prefixes, odd sectors,
@@ -51,7 +51,7 @@ async def first_start(world: World) -> None:
 
 
 async def append(world: World) -> None:
-    """Two logs, synced together and apart; epochs begin; one log is not synced for each write."""
+    """Write two logs, synced together and apart; epochs begin; some writes are not synced."""
     await world.start()
     world.record()
     first = await world.create(A, "id-a")
@@ -139,7 +139,7 @@ async def truncate(world: World) -> None:
 
 
 async def truncate_aligned(world: World) -> None:
-    """Batches that begin where sectors begin; a cut takes epochs that were newer than what follows.
+    """Batches begin where sectors begin; a truncation takes epochs newer than what follows.
 
     The kernel may write the block in which the cut lies before it writes the new length: whole new
     batches, followed by whole old ones, offsets and epochs in order. They are no log.
@@ -229,7 +229,7 @@ async def delete(world: World) -> None:
 
 
 async def clean_stop(world: World) -> None:
-    """A clean stop, the start behind it, and both again."""
+    """Stop cleanly, start again, and do both once more."""
     await world.start()
     first = await world.create(A, "id-a")
     world.append(first, 30, epoch=0)

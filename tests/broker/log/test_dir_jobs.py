@@ -1,4 +1,4 @@
-"""Jobs of one directory: what they return, and who goes on without them when the disk hangs."""
+"""Jobs of one directory return values, and others go on without them when the disk hangs."""
 
 from __future__ import annotations
 

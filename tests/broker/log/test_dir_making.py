@@ -1,4 +1,4 @@
-"""What may become a log directory, and that a new one survives a power cut."""
+"""A directory becomes a log directory when it may, and a new one survives a power cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader epochs against a brute-force model, and the cases of KIP-279 by hand."""
+"""Leader epochs agree with a brute-force model, and with the cases of KIP-279 by hand."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from oncelog_broker.log.epoch_history import UNDEFINED, EpochHistory
 
 
 class BruteForce:
-    """The same answers from a plain list: the epoch of every offset."""
+    """It gives the same answers from a plain list: the epoch of every offset."""
 
     def __init__(self) -> None:
         self.log: list[int] = []
         self.start = 0
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """KIP-279, word for word, over every single record."""
+        """Follow KIP-279, word for word, over every single record."""
         if epoch < 0 or not self.log or epoch > self.log[-1]:
             return UNDEFINED
         end = self.start + len(self.log)

@@ -1,4 +1,4 @@
-"""What a directory that failed may have lost, and who remembers that for the next life."""
+"""A directory that failed may have lost data, and somebody remembers that for the next life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an error of the files means: for the call, for the log, for its directory."""
+"""An error of the files means something for the call, for the log, for its directory."""
 
 from __future__ import annotations
 

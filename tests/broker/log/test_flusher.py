@@ -1,4 +1,4 @@
-"""Group commit: when rounds begin, what they cover, and how they end."""
+"""Rounds of group commit begin, cover so much, and end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.waiting import eventually
 
 
 class OneFile:
-    """A log that is one file; it counts how far it was synced."""
+    """It is a log that is one file; it counts how far it was synced."""
 
     def __init__(self, files: MemoryFiles, flusher: Flusher, name: str) -> None:
         self.file: File = files.open(f"/d/{name}", create=True)
@@ -323,14 +323,14 @@ def test_without_a_loop_new_logs_are_synced_on_demand() -> None:
 
 
 class SmallWrites(OneFile):
-    """A log that tells how little is dirty."""
+    """It tells how little is dirty."""
 
     def begin_sync(self) -> SyncJob:
         return SyncJob(self, self.file.size(), files=[self.file], dirty_bytes=1)
 
 
 class CountingLoop:
-    """A running loop that counts what goes to its executor, with a clock set by hand."""
+    """It counts what goes to its executor, and its clock is set by hand."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Directories whose disk does not answer: the others go on, and the broker can stop."""
+"""The disks of some directories do not answer: the others go on, and the broker can stop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.waiting import eventually
 
 
 class Hung(MemoryFiles):
-    """A disk below ``/disk1`` that does not answer any more, once it is told so."""
+    """A disk below ``/disk1`` does not answer any more, once it is told so."""
 
     def __init__(self) -> None:
         super().__init__(*DIRS)

@@ -1,4 +1,4 @@
-"""The newest offset of each key, as far as memory goes."""
+"""The map has the newest offset of each key, as far as memory goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of logs that change while the broker runs: the loops live by them at once.
+"""Settings of logs change while the broker runs: the loops live by them at once.
 
 Each loop begins with settings by which it would rest for an hour, or for ever.
 """

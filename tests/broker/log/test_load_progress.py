@@ -1,4 +1,4 @@
-"""Progress of loading: what a person is told, and that loading tells it."""
+"""Loading tells a person of its progress."""
 
 from __future__ import annotations
 

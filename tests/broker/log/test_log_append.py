@@ -1,4 +1,4 @@
-"""What an append is told as."""
+"""These tests check what an append is told as."""
 
 from __future__ import annotations
 

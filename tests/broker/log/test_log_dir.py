@@ -345,7 +345,7 @@ async def test_a_mark_that_a_restart_found_goes_with_the_first_checkpoint() -> N
 
 @pytest.mark.asyncio
 async def test_marks_of_many_cuts_go_some_a_turn() -> None:
-    """As after an election, when a broker follows everywhere that has led."""
+    """So it is after an election, when a broker follows everywhere that has led."""
     files = MemoryFiles()
     log_dir = make_log_dir(files)
     logs = [

@@ -1,4 +1,4 @@
-"""All logs of a broker: placing, deleting, starting, stopping, losing a disk."""
+"""All logs of a broker are placed, deleted, started and stopped, and lose a disk."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from unsafe.log import without
 
 
 class Producer:
-    """A client that remembers all it sent."""
+    """It is a client that remembers all it sent."""
 
     def __init__(self, producer_id: int = 7, epoch: int = 0) -> None:
         self.producer_id, self.epoch, self.sequence = producer_id, epoch, 0
@@ -62,7 +62,7 @@ class Producer:
 
 
 def state_of(log: PartitionLog) -> dict[int, tuple[int, list[tuple[int, ...]]]]:
-    """What the log knows, without the times."""
+    """Return what the log knows, without the times."""
     return {
         producer_id: (entry.epoch, [each[:4] for each in entry.batches])
         for producer_id, entry in log.producers.state.producers.items()
@@ -178,7 +178,7 @@ def test_a_torn_tail_is_not_remembered() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_cuts_take_back_what_they_cut(seed: int) -> None:
-    """After any cut the state says nothing else than the log, and knows who is left of it."""
+    """The state says nothing else than the log after any truncation."""
     draw = random.Random(seed)
     log = make_log(MemoryFiles(), SMALL)
     producers = [Producer(producer_id) for producer_id in range(4)]

@@ -1,4 +1,4 @@
-"""Where logs begin: what the disk is known to hold, and what a start after a power cut finds."""
+"""Logs begin where the disk is known to hold data, and a start after a power cut finds that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONFIG = parse_topic_config({})
 
 
 async def started(files: MemoryFiles, interval_ms: int = 3_600_000) -> LogManager:
-    """Logs whose checkpoints come by themselves only after an hour."""
+    """Start logs whose checkpoints come by themselves only after an hour."""
     logs = LogManager(
         files=files,
         clock=ManualClock(),
@@ -47,7 +47,7 @@ async def filled(logs: LogManager, records: int = 5) -> PartitionLog:
 
 
 async def crashed(logs: LogManager, files: MemoryFiles) -> LogManager:
-    """The next life after a power cut."""
+    """Return the next life after a power cut."""
     reborn = files.reborn("none")
     await logs.stop(clean=False)
     return await started(reborn)

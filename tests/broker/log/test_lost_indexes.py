@@ -1,4 +1,4 @@
-"""A large segment without an index: mapped in a thread, while its readers come again later."""
+"""A large segment without an index is mapped in a thread, while its readers come again later."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read(log: PartitionLog, offset: int = 0) -> list[int]:
 
 @pytest.fixture
 def scanned_by(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The threads in which whole segments are scanned."""
+    """It lists the threads in which whole segments are scanned."""
     threads: list[int] = []
     scan = Scan.__init__
 

@@ -1,4 +1,4 @@
-"""What is done with all logs, or with much of one, goes some a turn of the loop."""
+"""Work on all logs, or much work on one, goes some a turn of the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bounded set of open segments."""
+"""These tests check the bounded set of open segments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_testing.memory.files import MemoryFiles
 
 
 class Holder:
-    """As much of a segment as the set sees."""
+    """It is what the set sees of a segment."""
 
     def __init__(self, pool: OpenSegments, name: str) -> None:
         self.pool = pool
@@ -113,7 +113,7 @@ def test_other_errors_are_raised() -> None:
 
 
 class Looked(Holder):
-    """Counts how often somebody asks whether it may go."""
+    """It counts how often somebody asks whether it may go."""
 
     looks = 0
 

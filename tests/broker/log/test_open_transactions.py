@@ -1,4 +1,4 @@
-"""Undecided transactions, held against a list of all."""
+"""Undecided transactions agree with a list of all."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_a_snapshot_says_is_taken_over_in_any_order() -> None:
 
 
 def test_a_start_goes_by_the_high_watermark_that_was_written() -> None:
-    """That lags: a snapshot still names what it may not know to be committed."""
+    """It lags: a snapshot still names what it may not know to be committed."""
     transactions = OpenTransactions()
     transactions.began(1)
     transactions.ended(1, 5)

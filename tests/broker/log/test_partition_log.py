@@ -1,4 +1,4 @@
-"""One replica's log: appending, reading, cutting, and how far it is durable."""
+"""One replica's log appends, reads, truncates, and knows how far it is durable."""
 
 from __future__ import annotations
 

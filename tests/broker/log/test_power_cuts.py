@@ -1,4 +1,4 @@
-"""Crashes that the enumeration of crash points once lost something to, one by one.
+"""These are crashes that the enumeration of crash points once lost something to, one by one.
 
 Most are two crashes in a row: a kill leaves names and bytes that no sync covers, the next start
 takes them for granted, and a power cut takes them away.
@@ -34,7 +34,7 @@ from support.logs import (
 
 
 class Killed(Exception):
-    """Raised from a change of the disk, which does not happen."""
+    """A change of the disk raises this, and does not happen."""
 
 
 async def write(log: PartitionLog, *values: bytes, epoch: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Snapshot files: written, found again, held against the log that they are said to be of."""
+"""Snapshot files are written, found again, and compared with the log that they belong to."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from support.transactional_logs import TxnProducer
 
 
 def write(log: PartitionLog, count: int, producer_id: int = 7, epoch: int = 0) -> None:
-    """Batches of one producer, in its next sequences."""
+    """Write batches of one producer, in its next sequences."""
     for _ in range(count):
         known = log.producers.state.producers.get(producer_id)
         sequence = known.last_sequence + 1 if known else 0

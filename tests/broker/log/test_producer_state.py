@@ -1,4 +1,4 @@
-"""Rules of one producer in one partition, by the batches that it sends ([K1], KIP-98, KIP-360)."""
+"""One producer in one partition follows rules, by its batches ([K1], KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def header(
 
 
 class Log:
-    """A state, and the offsets that its log would give."""
+    """It has a state, and the offsets that its log would give."""
 
     def __init__(self) -> None:
         self.state = ProducerState()
         self.end = 0
 
     def send(self, batch: BatchHeader) -> RememberedBatch | int:
-        """The repeated batch, or the offset that the batch got."""
+        """Return the repeated batch, or the offset that the batch got."""
         repeated = self.state.check(batch, batch.crc)
         if repeated is not None:
             return repeated
@@ -302,7 +302,7 @@ def test_an_abort_tells_its_range_and_what_else_is_open() -> None:
 def test_which_markers_a_leader_takes(
     epoch: int, open_epoch: int | None, answer: bool | type[Exception]
 ) -> None:
-    """With a transaction of epoch 3 open, or after the marker of epoch 4."""
+    """A transaction of epoch 3 is open, or the marker of epoch 4 has come."""
     state = ProducerState()
     state.applied(txn_header(0, 0, epoch=3), 1000, append_time=False)
     if open_epoch is None:

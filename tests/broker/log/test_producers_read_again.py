@@ -43,7 +43,7 @@ def write(log: PartitionLog, producer_id: int, sequence: int, epoch: int = 0) ->
 
 
 def cut_log(files: MemoryFiles | None = None) -> PartitionLog:
-    """Of producer 7 it holds more than is remembered, and nothing of what is; no snapshot fits."""
+    """Make a log that holds more of producer 7 than is remembered, but no fitting snapshot."""
     log = make_log(files or MemoryFiles(), SMALL)
     log.log_dir.start()
     for sequence in range(COUNT):

@@ -1,4 +1,4 @@
-"""What is left after a crash: the durable prefix, and never less than what was synced."""
+"""A crash leaves the durable prefix, and never less than what was synced."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def log_names(files: MemoryFiles, suffix: str = ".log") -> list[str]:
 
 
 def with_a_failed_sync(files: MemoryFiles) -> list[int]:
-    """Twelve batches over three segments, two synced, then a sync that fails, and half a batch; the
-    sizes of the segments."""
+    """Write twelve batches over three segments, two synced, then a sync that fails, and half a
+    batch; return the sizes of the segments."""
     log = make_log(files, SMALL)
     fill(log, 2)
     sync(log)

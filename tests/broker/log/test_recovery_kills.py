@@ -1,4 +1,4 @@
-"""What a killed process leaves to a machine that runs on: rot in it is no torn tail.
+"""A killed process leaves files to a machine that runs on: rot in them is no torn tail.
 
 Which of the two it is, above the recovery point, only the boot id can tell: see ``recovery``.
 """
@@ -25,7 +25,7 @@ from support.logs import (
 
 
 def killed(corrupt: int | None = None, cut: int = 0) -> LoadedLog:
-    """Six batches in two segments, none of them checkpointed; the machine runs on."""
+    """Write six batches in two segments, none of them checkpointed; the machine runs on."""
     files = MemoryFiles()
     log = make_log(files, SMALL)
     fill(log, 6)

@@ -1,4 +1,4 @@
-"""Which segments may go."""
+"""These tests check which segments may go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two halves of a compaction, slice by slice."""
+"""A compaction has two halves, which go slice by slice."""
 
 from __future__ import annotations
 

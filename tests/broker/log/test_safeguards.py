@@ -1,4 +1,4 @@
-"""What each rule of the log exists for: safe as shipped, caught when the rule is switched off."""
+"""Each rule of the log is safe as shipped; without it, its harm is caught."""
 
 from __future__ import annotations
 

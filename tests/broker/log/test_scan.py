@@ -1,4 +1,4 @@
-"""Walking over batches, in chunks of any size."""
+"""A scan walks over batches, in chunks of any size."""
 
 from __future__ import annotations
 

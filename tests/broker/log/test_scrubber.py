@@ -53,7 +53,7 @@ def scrubber(log_dir: LogDir, found: list[str], *, interval_ms: int = 1) -> Scru
 
 
 def segmented(files: MemoryFiles, count: int = 40) -> PartitionLog:
-    """Several segments, all synced, two epochs."""
+    """Make several segments, all synced, with two epochs."""
     log = make_log(files, SMALL)
     fill(log, count // 2)
     fill(log, count - count // 2, epoch=3)
@@ -167,7 +167,7 @@ async def test_a_log_larger_than_a_chunk_takes_several_jobs() -> None:
 
 
 class Meanwhile(MemoryFiles):
-    """Does something while the scrubber's job is under way."""
+    """It does something while the scrubber's job is under way."""
 
     def __init__(self) -> None:
         super().__init__()

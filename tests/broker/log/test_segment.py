@@ -1,4 +1,4 @@
-"""One segment: reads at every offset and size, cutting, and indexes that may be lost or bad."""
+"""One segment is read at every offset and size, cut, and may have lost or bad indexes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIRECTORY = "/d"
 def make_segment(
     counts: list[int], interval_bytes: int = 4096, base_offset: int = 0
 ) -> tuple[MemoryFiles, OpenSegments, Segment]:
-    """A segment of batches with so many records each."""
+    """Make a segment of batches with so many records each."""
     files = MemoryFiles(DIRECTORY)
     pool = OpenSegments(files, 10)
     segment = Segment(pool, DIRECTORY, base_offset, interval_bytes)
@@ -36,7 +36,7 @@ def extend(segment: Segment, counts: list[int], stamp_ms: int = NOW_MS) -> None:
 
 
 def reopened(pool: OpenSegments, segment: Segment, interval_bytes: int = 4096) -> Segment:
-    """The same files seen by a broker that started after a clean stop."""
+    """Open the same files as a broker does that started after a clean stop."""
     again = Segment(pool, DIRECTORY, segment.base_offset, interval_bytes)
     again.restore(segment.summary)
     return again
@@ -47,7 +47,7 @@ def headers_of(files: MemoryFiles, segment: Segment) -> list[tuple[int, BatchHea
 
 
 def check_reads(files: MemoryFiles, segment: Segment, max_bytes: int, upto: int) -> None:
-    """Every read against a plain walk over the file."""
+    """Compare every read with a plain walk over the file."""
     batches = headers_of(files, segment)
     for offset in range(segment.base_offset, min(upto, segment.next_offset)):
         holding = next(n for n, (_, h) in enumerate(batches) if h.next_offset > offset)

@@ -1,4 +1,4 @@
-"""The list of a log's segments."""
+"""These tests check the list of a log's segments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.logs import NOW_MS, follower_batches
 
 
 def make_list(stamps: list[int], files: MemoryFiles | None = None) -> SegmentList:
-    """A segment for each stamp, of ten offsets each, and an empty active one."""
+    """Make a segment for each stamp, of ten offsets each, and an empty active one."""
     pool = OpenSegments(files or MemoryFiles("/d"), 10)
     segments = SegmentList(pool, "/d", [Segment(pool, "/d", 0, 4096)])
     for stamp_ms in stamps:

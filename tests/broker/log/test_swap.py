@@ -148,7 +148,7 @@ def test_a_crash_at_every_step_of_the_start_after_it(scenario: Scenario) -> None
 
 
 def three_segments() -> MemoryFiles:
-    """A log of which three segments are about to become one."""
+    """Make a log of which three segments are about to become one."""
     files = MemoryFiles("/data")
     log = make_log(files, WIDE)
     for number in range(6):
@@ -227,7 +227,7 @@ def test_without_the_order_of_the_steps_records_are_lost() -> None:
 
 @pytest.mark.parametrize("kind", ["records", "hole"])
 def test_no_segment_is_removed_on_the_word_of_a_rotten_header(kind: str) -> None:
-    """Where a segment ends only its last batch says, once its index is gone; a flipped bit may make
+    """Once its index is gone, only the last batch says where a segment ends; a flipped bit may make
     that the end of what follows, as if compaction had put all of it into this one."""
     files = MemoryFiles("/data")
     log = make_log(files, WIDE)

@@ -1,4 +1,4 @@
-"""Offsets by time against a scan over all records."""
+"""Offsets by time agree with a scan over all records."""
 
 from __future__ import annotations
 

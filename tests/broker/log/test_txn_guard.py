@@ -1,4 +1,4 @@
-"""When a guard ends [K13]: each way, and that nothing else ends it."""
+"""A guard ends in these ways, and nothing else ends it [K13]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written and not yet synced."""
+"""These tests check what is written and not yet synced."""
 
 from __future__ import annotations
 

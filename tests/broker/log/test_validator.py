@@ -1,4 +1,4 @@
-"""What a client and a leader may append is taken, and everything else is refused."""
+"""The validator takes what a client and a leader may append, and refuses everything else."""
 
 from __future__ import annotations
 

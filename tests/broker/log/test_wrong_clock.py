@@ -22,7 +22,7 @@ DAY_MS = 86_400_000
 
 
 class Machine:
-    """The logs of a broker over several lives. Peers know the time."""
+    """It holds the logs of a broker over several lives. Peers know the time."""
 
     def __init__(self) -> None:
         self.files = MemoryFiles("/d")

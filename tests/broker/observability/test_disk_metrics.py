@@ -1,4 +1,4 @@
-"""Metrics of disks: room, syncs, and a directory that is gone"""
+"""These metrics tell of the room on disks, of syncs, and of a directory that is gone."""
 
 from __future__ import annotations
 

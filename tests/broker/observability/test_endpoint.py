@@ -24,7 +24,7 @@ from support.waiting import eventually
 @pytest.mark.asyncio
 @pytest.mark.parametrize("phase", list(BrokerPhase))
 async def test_every_path_answers_in_every_phase(tmp_path: Path, phase: BrokerPhase) -> None:
-    """A broker that has nothing yet: no listeners, no logs, no membership, no cluster."""
+    """The broker has nothing yet: no listeners, no logs, no membership, no cluster."""
     broker = Cluster(tmp_path).make_broker(1)
     broker.phase = phase
     endpoint = Endpoint(broker, precise_time)

@@ -1,4 +1,4 @@
-"""The page as a whole: complete, true to the catalogue, one at a time, not lost to one part."""
+"""The page is complete, true to the catalogue, written one at a time, and not lost to one part."""
 
 from __future__ import annotations
 

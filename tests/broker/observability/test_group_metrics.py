@@ -1,4 +1,4 @@
-"""Metrics of groups and transactions: lag in records and in time, bounds, states, ages"""
+"""These metrics tell of lag in records and in time, of bounds, states and ages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMITTED = {"a": 1, "b": 2, "c": 3, "d": 4}
 
 
 async def commit_at(seen: Observed, group: str, records: int) -> None:
-    """A group that has read so many records of t-0, and has no member any more."""
+    """Commit for a group that has read so many records of t-0, and has no member any more."""
     async with Consumer(
         "t",
         bootstrap_servers=seen.cluster.bootstrap,

@@ -1,4 +1,4 @@
-"""When a partition's end passed an offset: exact at points, even in between, bounded in memory."""
+"""The history says when a partition's end passed an offset: exact at points, even in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of metrics: written in pieces they are what the library writes at once; turns are taken."""
+"""Pages of metrics are written in pieces, as the library writes them at once; turns are taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of partitions: what they say of replication, how many there are, how long they take."""
+"""These metrics tell of replication; they are bounded in number and in time."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_what_replication_says_when_a_broker_is_lost_and_comes_back(tmp_pa
 
 @pytest.mark.asyncio
 async def test_the_number_of_series_is_bounded(tmp_path: Path) -> None:
-    """Whole topics, the first by name, as long as there is room; all others are summed."""
+    """Whole topics are shown, by name, as long as there is room; all others are summed."""
     bounds: dict[str, Any] = {"metrics_topics_max": 2, "metrics_partitions_max": 5}
     async with observed(tmp_path, **bounds) as seen:
         for topic, partitions in (("a", 3), ("b", 4), ("c", 2), ("d", 1), ("e", 2)):
@@ -143,8 +143,8 @@ async def test_the_number_of_series_is_bounded(tmp_path: Path) -> None:
 async def test_thousands_of_partitions_do_not_hold_up_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Measured in CPU time of this thread, so that a busy machine changes nothing; and as in a
-    broker's process the garbage collector does not look at what was there before."""
+    """It is measured in CPU time of this thread, so that a busy machine changes nothing; and as in
+    a broker's process the garbage collector does not look at what was there before."""
     async with Cluster(tmp_path, metrics_partitions_max=10_000) as cluster:
         await cluster.create_topic("t", partitions=20)
         broker = cluster.brokers[1]

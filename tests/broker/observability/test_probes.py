@@ -1,4 +1,4 @@
-"""Probes: what makes a broker live, started and ready, and what takes that away."""
+"""Probes say whether a broker is live, started and ready."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_zookeeper_lost_and_session_expired(tmp_path: Path) -> None:
 
 @pytest.mark.asyncio
 async def test_a_broker_that_registers_again_is_fenced_until_it_has(tmp_path: Path) -> None:
-    """Seen through the port; the registration cannot come back while the store does not answer."""
+    """It is seen through the port; it cannot register while the store does not answer."""
     async with observed(tmp_path) as seen:
         membership = seen.cluster.brokers[1].membership
         assert membership is not None

@@ -1,4 +1,4 @@
-"""Replicas that compact each for itself: elections, cuts, a replica that fetches all of it anew.
+"""Replicas compact each for itself: elections, truncations, a replica that fetches all of it anew.
 
 A model of one partition on three brokers, with the real logs and the real rules of divergence. What
 is committed is noted, and whoever holds it must give the newest value of every key for ever.
@@ -32,7 +32,7 @@ from support.logs import make_log, make_log_dir, sync
 
 @dataclass
 class Replica:
-    """One broker's."""
+    """It is one broker's."""
 
     log: PartitionLog
     high_watermark: int = 0
@@ -40,7 +40,7 @@ class Replica:
 
 @dataclass
 class Model:
-    """The partition, and what was promised of it."""
+    """It is the partition, and what was promised of it."""
 
     replicas: list[Replica]
     draw: random.Random
@@ -126,7 +126,7 @@ class Model:
             leader.high_watermark = mark
 
     def elect(self) -> None:
-        """One of those in sync, in a new epoch; its log is the truth now."""
+        """Elect one of those in sync, in a new epoch; its log is the truth now."""
         self.leader = self.draw.choice(sorted(self.in_sync))
         self.epoch += 1
         log = self.replicas[self.leader].log
@@ -244,7 +244,7 @@ def test_an_empty_follower_takes_holes_as_they_come() -> None:
 
 
 def test_who_is_cut_below_what_it_has_compacted_begins_anew() -> None:
-    """After an unclean election: the record that another gave way to is lost."""
+    """An unclean election has lost the record that another gave way to."""
     log = make_log(MemoryFiles("/data"), COMPACTED)
     append(log, (b"k", b"old"))
     append(log, (b"other", b"v"))

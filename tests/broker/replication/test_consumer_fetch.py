@@ -1,4 +1,4 @@
-"""Fetches of consumers: what is committed, when there is enough, or at the deadline."""
+"""Consumers fetch what is committed, when there is enough, or at the deadline."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Consumer:
-    """One consumer of a group's leader."""
+    """It is one consumer of a group's leader."""
 
     def __init__(self, group: Replicas) -> None:
         self.group = group
@@ -278,7 +278,7 @@ async def test_closing_leaves_nothing_behind() -> None:
 
 
 def transact(group: Replicas, pid: int, *values: bytes, sequence: int = 0) -> None:
-    """One batch of an open transaction of ``pid``, at epoch 1, replicated."""
+    """Append one batch of an open transaction of ``pid``, at epoch 1, to all replicas."""
     partition = group.leader.partition
     batch = encode_batch(
         list(values),
@@ -294,7 +294,7 @@ def transact(group: Replicas, pid: int, *values: bytes, sequence: int = 0) -> No
 
 
 def end(group: Replicas, pid: int, *, commit: bool) -> None:
-    """Its marker, replicated."""
+    """Append its marker to all replicas."""
     group.leader.partition.append_marker(commit, pid, 2, 0, group.now)
     group.replicate()
 
@@ -420,7 +420,7 @@ async def test_without_room_the_deadline_brings_an_empty_answer() -> None:
 
 
 async def rotten(isr: list[int], position: int = 63) -> tuple[Consumer, list[int]]:
-    """A leader whose second batch rots unseen, and where each batch begins."""
+    """Make a leader whose second batch rots unseen; return where each batch begins."""
     group = Replicas(isr=isr)
     for value in (b"a", b"b", b"c"):
         group.produce(value)

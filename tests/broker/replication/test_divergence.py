@@ -1,4 +1,4 @@
-"""Where two logs part: the cases of KIP-279, and any two histories that can have come about."""
+"""These tests find where two logs part: the cases of KIP-279, and any two possible histories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.logs import NOW_MS, follower_batches, make_log, topic_config
 
 
 def log_of(epochs: list[int]) -> PartitionLog:
-    """A log with one record a batch, of these leader epochs."""
+    """Make a log with one record a batch, of these leader epochs."""
     log = make_log(MemoryFiles())
     if epochs:
         log.append_as_follower(

@@ -1,4 +1,4 @@
-"""The shell of fetching: connecting, reconnecting, not waiting for stalled disks, silence."""
+"""The shell of fetching connects, reconnects, and does not wait for stalled disks or silence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TP = TopicPartition("t", 0)
 
 
 class ScriptedChannel:
-    """A leader that answers when the test says so."""
+    """It is a leader that answers when the test says so."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -50,7 +50,7 @@ class ScriptedChannel:
 
 
 class ScriptedLeader:
-    """A ``LeaderConnector``; refuses as often as ``refusals`` says."""
+    """This ``LeaderConnector`` refuses as often as ``refusals`` says."""
 
     def __init__(self, refusals: int = 0) -> None:
         self.refusals = refusals
@@ -67,7 +67,7 @@ class ScriptedLeader:
 
 
 class Rig:
-    """A loop that follows one real partition of a broker that has no other loops."""
+    """It is a loop that follows one real partition of a broker that has no other loops."""
 
     def __init__(self, cluster: Cluster, leader: ScriptedLeader) -> None:
         self.node = cluster[1]

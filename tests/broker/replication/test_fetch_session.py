@@ -43,7 +43,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 class Leader:
-    """A broker that leads some partitions in epoch 0, and one follower's session."""
+    """It is a broker that leads some partitions in epoch 0, and one follower's session."""
 
     def __init__(self, *tps: TopicPartition) -> None:
         self.logs = make_logs(MemoryFiles("/d"))
@@ -134,7 +134,7 @@ class Leader:
         self.answers.append((message, data))
 
     def one(self, number: int = -1) -> FetchPartitionResponse:
-        """The only partition of an answer."""
+        """Return the only partition of an answer."""
         (topic,) = self.answers[number][0].topics
         (answer,) = topic.partitions
         return answer
@@ -223,7 +223,7 @@ async def test_high_watermarks_ride_along_and_wake_nobody() -> None:
 
 
 async def test_a_follower_that_is_new_to_an_idle_partition_hears_what_is_committed() -> None:
-    """Once a session and leader epoch; it comes back from a restart with what its disk says."""
+    """It is told once a session and leader epoch; after a restart it has what its disk says."""
     leader = Leader()
     leader.append(A0)
     leader.fetch((A0, 0))

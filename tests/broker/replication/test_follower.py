@@ -1,4 +1,4 @@
-"""The follower's machine: what it names, what it takes, what it leaves alone."""
+"""The follower's machine names partitions, takes answers, and leaves others alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONFIG = replica_settings(replica_fetch_backoff_ms=20, replica_fetch_backoff_max
 
 
 class Follower:
-    """Partitions of one topic that follow broker 1, and the machine under test."""
+    """Partitions of one topic follow broker 1, and the machine is under test."""
 
     def __init__(self, count: int = 1) -> None:
         self.files = MemoryFiles("/d")
@@ -169,7 +169,7 @@ def test_an_answer_without_records_leaves_the_name_open() -> None:
 
 
 def test_divergence_cuts_and_uses_nothing_else_of_the_answer() -> None:
-    """KAFKA-14704."""
+    """KAFKA-14704 was this bug."""
     follower = Follower()
     follower.follow()
     payload = data(0, 2, epoch=1) + data(2, 2, epoch=2)
@@ -197,7 +197,7 @@ def test_divergence_cuts_and_uses_nothing_else_of_the_answer() -> None:
     ],
 )
 def test_where_to_cut(diverging: EpochEnd, end: int) -> None:
-    """KIP-279. Our log: epoch 0 from 0, epoch 1 from 2, epoch 2 from 4, epoch 4 from 6, end 8."""
+    """It is KIP-279. Our log has epoch 0 from 0, 1 from 2, 2 from 4, 4 from 6, and ends at 8."""
     follower = Follower()
     follower.follow()
     payload = b"".join(data(base, 1, epoch) for base, epoch in enumerate([0, 0, 1, 1, 2, 2, 4, 4]))
@@ -207,7 +207,7 @@ def test_where_to_cut(diverging: EpochEnd, end: int) -> None:
 
 
 def test_answers_of_another_epoch_or_connection_are_dropped() -> None:
-    """KAFKA-13207."""
+    """KAFKA-13207 was this bug."""
     follower = Follower()
     follower.follow()
     partition = follower.partitions[0]
@@ -394,7 +394,7 @@ def test_nothing_is_asked_for_when_nothing_is_followed() -> None:
 
 
 def diverged(follower: Follower) -> list[int]:
-    """Which partitions have been cut to nothing."""
+    """Return which partitions have been cut to nothing."""
     logs = [partition.log for partition in follower.partitions]
     return [number for number, log in enumerate(logs) if log.log_end_offset == 0]
 

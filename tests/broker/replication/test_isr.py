@@ -85,7 +85,7 @@ def test_members_on_the_wire() -> None:
 
 
 class Controller:
-    """The true state, and copies of requests that are still on their way."""
+    """It has the true state, and copies of requests that are still on their way."""
 
     def __init__(self) -> None:
         self.isr: tuple[int, ...] = (1, 2, 3)

@@ -1,4 +1,4 @@
-"""What a leader proposes, and what it makes of the answers."""
+"""A leader proposes changes of the ISR, and makes something of the answers."""
 
 from __future__ import annotations
 

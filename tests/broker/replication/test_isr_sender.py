@@ -1,4 +1,4 @@
-"""ISR proposals on their way to the controller: batched, repeated until they are settled."""
+"""ISR proposals go to the controller: they are batched, and repeated until they are settled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG = replica_settings(isr_change_backoff_ms=1, isr_change_backoff_max_ms=4)
 
 
 class Port:
-    """An ``IsrPort`` that plays a list of errors and refusals before it does what is asked."""
+    """This ``IsrPort`` plays a list of errors and refusals before it does what is asked."""
 
     def __init__(self, group: Replicas) -> None:
         self.group = group

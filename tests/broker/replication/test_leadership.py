@@ -1,4 +1,4 @@
-"""The high watermark rule, joining and leaving, and the answers of the controller."""
+"""The high watermark follows its rule, replicas join and leave, and the controller answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a partition ends and where a time begins in it: what was told once is not taken back."""
+"""The end of a partition, and where a time begins in it, are not taken back once told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of replication that change while the broker runs."""
+"""These settings of replication are changed while the broker runs."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ async def test_what_comes_later_waits_in_line() -> None:
 
 
 async def test_replicas_are_deleted_side_by_side() -> None:
-    """One after the other, each waits for the disk alone."""
+    """One after the other, each would wait for the disk alone."""
     async with Cluster(brokers=1) as cluster:
         await cluster[1].replicas.apply_leader_and_isr(order(0))
         removing = most = 0

@@ -1,4 +1,4 @@
-"""One partition on three brokers: roles, fencing, high watermark, ISR, truncation, damage.
+"""One partition is on three brokers: roles, fencing, high watermark, ISR, truncation, damage.
 
 The last test drives random histories of crashes, lost messages, late orders and elections, and
 holds them against the promises: nothing acknowledged is lost, replicas agree, offsets obey [I1].
@@ -33,7 +33,7 @@ from support.replicas import TOPIC_ID, TP, Replicas, batch_of
 
 
 class News:
-    """A reader that remembers what it was told."""
+    """It is a reader that remembers what it was told."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -238,7 +238,7 @@ async def test_parked_produces_hear_that_the_replica_failed() -> None:
 
 @pytest.mark.asyncio
 async def test_shrinking_lets_the_high_watermark_move() -> None:
-    """KAFKA-13091."""
+    """KAFKA-13091 was this bug."""
     group = Replicas()
     group.produce(b"x")
     group.replicate(2)
@@ -271,7 +271,7 @@ async def test_divergence_is_answered_and_not_counted() -> None:
 
 @pytest.mark.asyncio
 async def test_below_the_log_start_is_out_of_range_even_if_diverging() -> None:
-    """KAFKA-12996."""
+    """KAFKA-12996 was this bug."""
     group = Replicas()
     group.produce(b"a", b"b", b"c")
     group.replicate()
@@ -336,7 +336,7 @@ async def test_log_start_follows_the_leader_but_not_past_the_high_watermark() ->
 
 @pytest.mark.asyncio
 async def test_five_elections_without_data() -> None:
-    """Epochs that wrote nothing must not confuse anybody [B4] [K4]."""
+    """It must not confuse anybody that epochs wrote nothing [B4] [K4]."""
     group = Replicas()
     group.produce(b"a")
     group.replicate()

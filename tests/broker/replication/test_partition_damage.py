@@ -1,4 +1,4 @@
-"""A replica whose log was damaged: how it makes room for another leader, when it may lead again."""
+"""A replica whose log was damaged makes room for another leader, until it may lead again."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_one_that_was_still_incomplete_when_it_stopped_is_taken_out_as_wel
 
 
 async def test_who_was_let_in_again_is_whole() -> None:
-    """How far the damaged log reached may not be known, and nobody may write here for days."""
+    """It may not be known how far the damaged log reached, and nobody may write here for days."""
     group = Replicas()
     group.produce(b"a", b"b", b"c")
     group.replicate()
@@ -208,7 +208,7 @@ behind what is read; and where only the checksum tells."""
 
 
 def rotten_leader(position: int, *, isr: list[int]) -> Replicas:
-    """The second batch of the leader rots; broker 3 has yet to fetch it."""
+    """Let the second batch of the leader rot; broker 3 has yet to fetch it."""
     group = Replicas(isr=isr)
     group.produce(b"a", b"b", b"c")
     if 2 in isr:

@@ -1,5 +1,5 @@
-"""Transactions in a partition: the last stable offset, markers, guards, and changes of the leader
-at the worst moments [I15] [A23]."""
+"""Transactions in a partition have a last stable offset, markers and guards, and their leader
+changes at the worst moments [I15] [A23]."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def end(
 
 
 def read(partition: Partition) -> list[bytes | None]:
-    """What a reader of committed records gets from whoever this is."""
+    """Return what a reader of committed records gets from whoever this is."""
     upto = partition.readable_end(IsolationLevel.READ_COMMITTED)
     return committed_values(partition.log, partition.aborted_transactions(0, upto), upto=upto)
 
 
 class StableOffsets:
-    """A reader that remembers the last stable offset each time it is told of news."""
+    """It remembers the last stable offset each time it is told of news."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -58,13 +58,13 @@ class StableOffsets:
         partition.add_reader(self)
 
     def data_ready(self) -> None:
-        """Not readable yet."""
+        pass
 
     def watermark_moved(self, stable_moved: bool) -> None:
         self.seen.append(self.partition.last_stable_offset)
 
     def role_changed(self) -> None:
-        """Not of interest."""
+        pass
 
 
 async def test_the_last_stable_offset_waits_for_the_marker_to_be_committed() -> None:
@@ -178,7 +178,7 @@ async def test_markers_that_come_late_or_from_the_past_are_refused() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 async def test_the_next_leader_knows_what_is_open_before_it_serves(commit: bool) -> None:
-    """Between the data and the marker."""
+    """The election comes between the data and the marker."""
     group = Replicas()
     producer, other = TxnProducer(7), TxnProducer(8)
     send(group, other, b"aborted before")

@@ -1,4 +1,4 @@
-"""How a leader decides whether a follower keeps up."""
+"""A leader decides whether a follower keeps up."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_falling_further_and_further_behind_is_lagging() -> None:
 def test_caught_up_time_is_never_later_than_the_truth(
     steps: list[tuple[float, int, int, bool]],
 ) -> None:
-    """Against a model that remembers the leader's end at every moment: the follower really had, at
+    """A model remembers the leader's end at every moment: the follower really had, at
     ``caught_up_s`` or later, all that the leader had at that time."""
     follower = progress(leader_end=0)
     now, end, durable = 0.0, 0, 0

@@ -25,14 +25,14 @@ pytestmark = pytest.mark.asyncio
 
 
 async def write_down(group: Replicas, *broker_ids: int) -> None:
-    """Checkpoints at these brokers, and what follows from them."""
+    """Write checkpoints at these brokers, and do what follows from them."""
     for broker_id in broker_ids:
         assert await group[broker_id].partition.log.log_dir.write_checkpoints()
     await asyncio.sleep(0)
 
 
 def filled(isr: list[int] | None = None, **options: Any) -> Replicas:
-    """Three records, committed."""
+    """Make three records, and commit them."""
     group = Replicas(isr=isr, **options)
     group.produce(b"a", b"b", b"c")
     group.replicate(*(broker for broker in group.isr if broker != 1))
@@ -152,7 +152,7 @@ async def promised_then_power_cut() -> Replicas:
 
 
 def starts_are_durable(group: Replicas) -> bool:
-    """Whether the rule is in force."""
+    """Return whether the rule is in force."""
     log = group[2].partition.log
     return log.log_dir.starts.durable(log) < log.log_start_offset
 
@@ -230,8 +230,8 @@ STEPS = 200
 
 
 class Story:
-    """Three brokers, whatever comes: records, fetches, syncs, checkpoints, crashes, elections. What
-    was promised to be deleted must not be there under any leader that the controller may elect."""
+    """Three brokers meet records, fetches, syncs, checkpoints, crashes and elections. What was
+    promised to be deleted must not be there under any leader that the controller may elect."""
 
     def __init__(self, seed: int, safeguards: Safeguards) -> None:
         self.chance = SeededEntropy(seed)
@@ -241,7 +241,7 @@ class Story:
         self.produced = 0
 
     async def run(self) -> int:
-        """How far a leader fell behind what was promised; 0 when none did."""
+        """Return how far a leader fell behind what was promised, and 0 when none did."""
         steps = [self.produce, *[self.fetch] * 8, *[self.sync] * 4, self.delete]
         steps += [self.settle, self.settle, self.crash, self.restart, self.drop_dead]
         for _ in range(STEPS):
@@ -328,7 +328,7 @@ class Story:
             self.elect()
 
     def elect(self) -> None:
-        """A leader of the ISR, if one lives; the order tells everybody else where they are."""
+        """Elect a leader of the ISR, if one lives; the order tells all others where they are."""
         members = [broker_id for broker_id in self.group.isr if self.group[broker_id].alive]
         if members:
             self.group.elect(self.chance.choice(members), isr=members)

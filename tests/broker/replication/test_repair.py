@@ -1,4 +1,4 @@
-"""When a replica with rot steps aside, and when it is whole again."""
+"""A replica with rot gives way until it is whole again."""
 
 from __future__ import annotations
 

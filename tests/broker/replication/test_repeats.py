@@ -1,4 +1,4 @@
-"""A batch that comes again, at a leader and at the next one [K1]."""
+"""A batch comes again, at a leader and at the next one [K1]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio
 
 
 def send(group: Replicas, sequence: int) -> tuple[LogAppend, list[int]]:
-    """One batch to whoever leads; the codes that its sender hears are added to the list."""
+    """Send one batch to whoever leads; the codes that its sender hears are added to the list."""
     partition = group[group.leader_id].partition
     batch = batch_of(b"%d" % sequence, producer=(7, 0, sequence))
     append = partition.append_as_leader(batch, Acks.ALL, group.now)

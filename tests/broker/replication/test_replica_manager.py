@@ -1,4 +1,4 @@
-"""Replica managers of three brokers, joined in process: orders, replication, failures."""
+"""Replica managers of three brokers are joined in process: orders, replication, failures."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ async def test_stop_replica_fences_stops_and_deletes() -> None:
 
 
 class Deleting:
-    """A broker whose disk takes until ``go_on`` to remove a directory."""
+    """Its disk takes until ``go_on`` to remove a directory."""
 
     def __init__(self, cluster: Cluster, broker_id: int) -> None:
         self.manager = cluster[broker_id].replicas
@@ -213,7 +213,7 @@ class Deleting:
         self.files.remove_tree_now = self._slowly  # type: ignore[method-assign]
 
     def _slowly(self, path: str) -> None:
-        """In a thread of the directory."""
+        """Run in a thread of the directory."""
         self._loop.call_soon_threadsafe(self.begun.set)
         assert self.go_on.wait(60)
         self._remove_tree(path)
@@ -230,7 +230,7 @@ class Deleting:
 
 
 async def test_a_second_deletion_waits_for_the_first() -> None:
-    """A new controller sends again what the one before it has sent over another connection."""
+    """A new controller repeats orders that were sent over another connection before it."""
     async with Cluster() as cluster:
         cluster.lead(TP, 1)
         disk = Deleting(cluster, 2)

@@ -1,5 +1,5 @@
-"""The scenarios that each rule of replication exists for: safe as shipped, and caught when the rule
-is switched off.
+"""Each rule of replication has scenarios: safe as shipped, and caught when the rule is switched
+off.
 
 The two of KIP-101 come first: data loss by cutting to one's own high watermark, and divergence
 by not cutting at all. Each test runs the same steps twice; the ablated run must show the damage,
@@ -83,7 +83,7 @@ async def test_kip_101_divergence_is_caught_when_nobody_is_told_to_cut() -> None
 
 
 def two_elections_and_a_slow_follower(safeguards: Safeguards) -> Replicas:
-    """KIP-320: broker 3 lives in an old epoch while the leader counts it in a new one."""
+    """It is KIP-320: broker 3 lives in an old epoch while the leader counts it in a new one."""
     group = Replicas(safeguards=safeguards, min_isr=2)
     group.produce(b"a")
     group.replicate()

@@ -1,4 +1,4 @@
-"""Parked requests: order, one call each, deadlines never early, nothing left behind."""
+"""Parked requests keep order, are called once, end never early, and leave nothing behind."""
 
 from __future__ import annotations
 

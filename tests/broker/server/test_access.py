@@ -1,4 +1,4 @@
-"""Where a message names a resource, and how each type of resource is refused."""
+"""A message names resources, and each type of resource is refused in its own way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The authorizer port's only version."""
+"""These tests check the authorizer port's only version."""
 
 from __future__ import annotations
 

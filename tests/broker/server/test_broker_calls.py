@@ -1,4 +1,4 @@
-"""Requests to other brokers: a connection a lane, opened again when it broke."""
+"""Requests to other brokers use a connection a lane, which is opened again when it broke."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def serving(server: Server) -> ServerUnderTest:
 
 
 class Server(Parked):
-    """Answers unless it is told to hold."""
+    """It answers unless it is told to hold."""
 
     def __init__(self) -> None:
         super().__init__()

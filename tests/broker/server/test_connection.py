@@ -1,4 +1,4 @@
-"""One connection: order of answers, back-pressure, half-close, what outlives it."""
+"""One connection keeps answers in order, holds back, closes half, and leaves some work running."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def more_than(parked: Parked, count: int) -> bool:
 
 
 class Bulky:
-    """Answers every Fetch at once with this many bytes."""
+    """It answers every Fetch at once with this many bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -31,7 +31,7 @@ from support.waiting import eventually
 
 
 class Controller:
-    """Answers AlterPartition; may say that it is not the controller."""
+    """It answers AlterPartition, and may say that it is not the controller."""
 
     def __init__(self) -> None:
         self.requests: list[AlterPartitionRequest] = []

@@ -27,7 +27,7 @@ def test_controller_epochs_only_grow() -> None:
 
 
 def test_an_order_for_an_earlier_life_is_refused_a_later_one_obeyed() -> None:
-    """KIP-380 and KAFKA-9839."""
+    """It is KIP-380 and KAFKA-9839."""
     fence = ControllerFence()
     fence.registered(100)
     fence.check(1, 1, 100)
@@ -38,7 +38,7 @@ def test_an_order_for_an_earlier_life_is_refused_a_later_one_obeyed() -> None:
 
 
 def test_before_it_has_registered_a_broker_obeys_nobody() -> None:
-    """The order may be for its earlier life, whose leaderships it must not take up again."""
+    """It may be for its earlier life, whose leaderships the broker must not take up again."""
     fence = ControllerFence()
     with pytest.raises(BrokerNotAvailableError):
         fence.check(1, 5, 100)
@@ -58,7 +58,7 @@ def test_obeying_an_order_for_an_earlier_life_is_caught_when_broker_epochs_are_n
 
 
 class Store:
-    """Who is controller, as the store has it."""
+    """It says who is controller."""
 
     def __init__(self) -> None:
         self.controller = (1, 5)

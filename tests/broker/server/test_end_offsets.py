@@ -1,4 +1,4 @@
-"""Ends of partitions: own ones looked up, others asked of their leaders, unknown ones None."""
+"""Ends of own partitions are looked up, leaders are asked for others, and unknown ones are None."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_replica_out_of_service_has_no_end(tmp_path: Path) -> None:
 
 
 class Leader:
-    """Answers ListOffsets with 5 and 9, or with an error; counts requests."""
+    """It answers ListOffsets with 5 and 9, or with an error, and counts requests."""
 
     def __init__(self) -> None:
         self.requests: list[ListOffsetsRequest] = []
@@ -125,7 +125,7 @@ class Leader:
 async def asking(
     tmp_path: Path, handlers: dict[ApiKey, object], async_handlers: dict[ApiKey, object]
 ) -> AsyncIterator[tuple[EndOffsets, list[TopicPartition]]]:
-    """Broker 1 of a real cluster, and partitions whose leader, broker 2, is what the test made."""
+    """Start broker 1 of a real cluster; the test makes broker 2, which leads the partitions."""
     async with (
         Cluster(tmp_path, brokers=2) as cluster,
         ServerUnderTest(handlers, async_handlers, internal=True) as server,
@@ -176,7 +176,7 @@ async def test_closing_lets_go_of_everybody(tmp_path: Path) -> None:
 
 
 async def test_where_partitions_ended_at_other_times(tmp_path: Path) -> None:
-    """By the timestamps of records: the same from every broker, whoever leads."""
+    """The timestamps of records decide: the same from every broker, whoever leads."""
     async with Cluster(tmp_path, brokers=2) as cluster:
         await cluster.create_topic("t", partitions=2)
         tps = [TopicPartition("t", number) for number in range(2)]

@@ -1,4 +1,4 @@
-"""Leaders whose disk is full, or does not answer, give way to followers that can be written to."""
+"""A leader whose disk is full, or does not answer, gives way to one that can be written to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.waiting import eventually
 
 
 class Disks(SystemFiles):
-    """One disk for each broker, of which some are full."""
+    """Each broker has a disk; some are full."""
 
     def __init__(self) -> None:
         super().__init__()

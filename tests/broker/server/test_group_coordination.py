@@ -1,4 +1,4 @@
-"""Brokers that coordinate groups: the topic on first use, who coordinates, what outlives whom.
+"""Brokers coordinate groups: the topic is made on first use, and one outlives another.
 
 Real brokers in one process; requests go over the wire where a client would send them.
 """
@@ -53,7 +53,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def find(cluster: Cluster, group: str, *, other_than: int = -1) -> int:
-    """The group's coordinator, once one can be named and has loaded the group."""
+    """Return the group's coordinator, once one can be named and has loaded the group."""
     async with asyncio.timeout(15):
         while True:
             asked = next(iter(cluster.brokers))
@@ -77,7 +77,7 @@ async def find(cluster: Cluster, group: str, *, other_than: int = -1) -> int:
 async def commit(
     cluster: Cluster, broker_id: int, group: str, offset: int, topic: str = "t"
 ) -> int:
-    """The error code of a commit from outside of the group."""
+    """Return the error code of a commit from outside of the group."""
     answered: asyncio.Future[OffsetCommitResponse] = asyncio.get_running_loop().create_future()
     partitions = [OffsetCommitPartition(0, offset), OffsetCommitPartition(1, offset)]
     cluster.brokers[broker_id].coordination.groups.commit(
@@ -92,7 +92,7 @@ async def commit(
 async def commit_at_last(
     cluster: Cluster, broker_id: int, group: str, offset: int, topic: str = "t"
 ) -> None:
-    """A commit that is asked again while followers are late, as clients do.
+    """Commit again and again while followers are late, as clients do.
 
     A busy machine keeps a follower for longer than ``replica_lag_time_max_ms``; the leader is then
     alone for a while, and ``min_insync_replicas`` refuses.
@@ -106,7 +106,7 @@ async def commit_at_last(
 
 
 async def committed(cluster: Cluster, broker_id: int, group: str) -> dict[str, list[int]]:
-    """Offsets by topic, asked again while the coordinator cannot commit, as clients do."""
+    """Return offsets by topic; ask again while the coordinator cannot commit, as clients do."""
     async with asyncio.timeout(20):
         while True:
             answered = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""Internal topics: asked for once, as many replicas as there can be, counted by the metadata."""
+"""Internal topics are asked for once, get as many replicas as there can be, and are counted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class World:
         )
 
     def refusal(self) -> str:
-        """Why the topic is not there."""
+        """Say why the topic is not there."""
         with pytest.raises(CoordinatorNotAvailableError) as caught:
             self.topics.ensure(GROUP_TOPIC)
         return str(caught.value)

@@ -1,4 +1,4 @@
-"""The listener against bad input, beside a canary that goes on working.
+"""The listener gets bad input, beside a canary that goes on working.
 
 Each case is a row: its name, what is sent, and what becomes of the connection.
 """
@@ -71,13 +71,13 @@ def metadata(body: Any, **head: Any) -> bytes:
 
 
 def produce(payload: bytes, *spans: tuple[int, int]) -> bytes:
-    """A Produce whose batches lie at ``spans`` of the payload, all of it where none is named."""
+    """Return a Produce whose batches lie at ``spans`` of the payload, or fill it."""
     partitions = [[i, list(span)] for i, span in enumerate(spans or [(0, len(payload))])]
     return frame(request_head(ApiKey.PRODUCE, [None, -1, 1000, [["t", partitions]]]), payload)
 
 
 def raw_head(packed: bytes) -> bytes:
-    """A frame whose head is these bytes."""
+    """Return a frame whose head is these bytes."""
     return frame(packed)
 
 
@@ -147,7 +147,7 @@ CLOSED: list[tuple[str, bytes]] = [
 async def test_broken_input_closes_its_connection_only(
     server: ServerUnderTest, name: str, data: bytes, greeted: bool
 ) -> None:
-    """As the first thing said, and after a handshake."""
+    """It comes as the first thing said, and after a handshake."""
     async with Canary(await server.channel(), MetadataRequest(None)) as canary:
         peer = await server.peer(hello=greeted)
         peer.send(data)
@@ -260,12 +260,12 @@ async def _nothing(peer: RawPeer) -> None:
 
 
 async def _one_byte_of_much(peer: RawPeer) -> None:
-    """A legal claim of the largest frame, and one byte of it."""
+    """Claim the largest frame, which is legal, and send one byte of it."""
     peer.send(PREFIX.pack(wire.FRAME_BYTES_MAX - 4, 100) + b"x")
 
 
 async def _slowly(peer: RawPeer) -> None:
-    """One byte after the other."""
+    """Send one byte after the other."""
     for byte in HELLO[:-1] * 20:
         if peer.writer.is_closing():
             return
@@ -303,7 +303,7 @@ async def test_a_claim_takes_no_memory_and_its_deadline_holds_after_the_handshak
 
 @pytest.mark.asyncio
 async def test_many_small_requests_whose_answers_nobody_reads(server: ServerUnderTest) -> None:
-    """Held: what the bounds say; then the peer that takes nothing is closed."""
+    """The bounds say how much is held; then the peer that takes nothing is closed."""
     async with Canary(await server.channel(), MetadataRequest(None)) as canary:
         peer = await server.peer(hello=True)
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -367,7 +367,7 @@ async def test_connections_are_bounded_in_all_and_per_host() -> None:
 
 
 class Taken:
-    """Acknowledges every Produce at once."""
+    """It acknowledges every Produce at once."""
 
     def handle(
         self, context: RequestContext, request: Any, payload: memoryview, respond: Respond
@@ -376,7 +376,7 @@ class Taken:
 
 
 class Bulky:
-    """Answers every Fetch at once with 64 KiB."""
+    """It answers every Fetch at once with 64 KiB."""
 
     def handle(
         self, context: RequestContext, request: Any, payload: memoryview, respond: Respond
@@ -387,8 +387,8 @@ class Bulky:
 
 @pytest.mark.asyncio
 async def test_slow_readers_do_not_slow_others_down() -> None:
-    """Lines 13 and 109: many peers that ask for megabytes and read nothing. Each holds what the
-    bound says, all are closed in time, the canary goes on."""
+    """Lines 13 and 109: many peers ask for megabytes and read nothing. Each holds what the bound
+    says, all are closed in time, the canary goes on."""
     handler = MetadataHandler(MetadataImage("cluster"), AllowAllAuthorizer(), None)
     handlers = {METADATA: handler, ApiKey.FETCH: Bulky()}
     fetches = frame(request_head(ApiKey.FETCH, [-1, -1, 0, 0, 65536, 0, -1, [], []])) * 400
@@ -444,7 +444,7 @@ async def test_many_that_read_when_the_pool_gets_full_do_not_overrun_it() -> Non
 
 @pytest.mark.asyncio
 async def test_frames_of_all_connections_together_are_bounded() -> None:
-    """Peers that each send a large part of a frame: the pool makes them wait in line, the canary is
+    """Peers each send a large part of a frame: the pool makes them wait in line, the canary is
     served, and the frames get through one after the other."""
     handler = MetadataHandler(MetadataImage("cluster"), AllowAllAuthorizer(), None)
     size = 2 * 1024 * 1024

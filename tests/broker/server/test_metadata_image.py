@@ -1,4 +1,4 @@
-"""The metadata image: full and partial updates, deletion, recreation, configs."""
+"""The metadata image takes full and partial updates, deletions, recreations and configs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinators' partitions over real replicas: roles, appends, reads, commits."""
+"""The coordinators' partitions have real replicas: roles, appends, reads, commits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NOT_HERE = NotCoordinatorError.code
 
 
 class Coordinators:
-    """An engine on every broker of a cluster in one process."""
+    """Every broker of a cluster in one process has an engine."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -81,7 +81,7 @@ class Coordinators:
         await eventually(lambda: self.engines[broker_id].refusal("a") == 0)
 
     async def put(self, broker_id: int, name: str, value: str | None) -> int:
-        """The error code."""
+        """Return the error code."""
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.engines[broker_id].write(
             name, lambda shard: shard.put(name, value), lambda _, code: answer.set_result(code)
@@ -89,7 +89,7 @@ class Coordinators:
         return await answer
 
     async def get(self, broker_id: int, name: str) -> tuple[str | None, int]:
-        """(value, error code)."""
+        """Return (value, error code)."""
         answer: asyncio.Future[tuple[str | None, int]] = asyncio.get_running_loop().create_future()
         self.engines[broker_id].read(
             name,
@@ -264,7 +264,7 @@ async def test_a_write_too_large_for_a_batch() -> None:
 
 
 async def test_reading_goes_from_log_start_to_log_end_in_order() -> None:
-    """Also what is not committed, tombstones too, in several reads, and nothing of control
+    """It reads also what is not committed, tombstones too, in several reads, and nothing of control
     batches or of records without a key."""
     async with Cluster() as cluster, Coordinators(cluster) as coordinators:
         await coordinators.lead(1)

@@ -20,7 +20,7 @@ class Fence:
 
 
 class Controller:
-    """Gives blocks of 200, when it is let."""
+    """It gives blocks of 200, when it is let."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""The byte pool: who must wait, who goes on, and in which order."""
+"""The byte pool decides who must wait, who goes on, and in which order."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_who_is_gone_holds_nothing_and_waits_for_nothing() -> None:
 
 
 class Asking(Member):
-    """A member that asks again as soon as it may go on, like a connection that is read again."""
+    """It asks again as soon as it may go on, like a connection that is read again."""
 
     def __init__(self, pool: BytePool) -> None:
         super().__init__(pool)

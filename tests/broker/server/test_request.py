@@ -1,4 +1,4 @@
-"""What is kept per connection ends with it, once and in order."""
+"""State that is kept per connection is dropped with it, once and in order."""
 
 from __future__ import annotations
 

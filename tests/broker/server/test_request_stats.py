@@ -1,4 +1,4 @@
-"""What is counted of requests: each once, errors by code, nothing for made-up APIs."""
+"""Requests are counted once each, errors by code, and made-up APIs not at all."""
 
 from __future__ import annotations
 

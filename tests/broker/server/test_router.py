@@ -1,4 +1,4 @@
-"""The router: what is refused before a handler runs, and what becomes of a handler's errors."""
+"""The router refuses some requests before a handler runs, and answers for a handler's errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BETWEEN_BROKERS = [
 
 
 class Raises:
-    """A handler that raises."""
+    """It is a handler that raises."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error

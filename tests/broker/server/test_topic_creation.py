@@ -1,4 +1,4 @@
-"""Auto-creation: each name once at a time, a bounded number, and never for who may not."""
+"""Each name is created once at a time, a bounded number, and never for who may not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers that coordinate transactions: the topic on first use, who coordinates, who is told."""
+"""Brokers coordinate transactions: the topic is made on first use, and those concerned are told."""
 
 from __future__ import annotations
 

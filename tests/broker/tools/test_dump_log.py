@@ -1,4 +1,4 @@
-"""What the tool prints of every kind of file, whole or damaged."""
+"""The tool prints every kind of file, whole or damaged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.transactional_logs import TxnProducer
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A partition's directory with one of everything."""
+    """A partition's directory has one of everything."""
     files = SystemFiles()
     config = topic_config(index_interval_bytes=0)
     log = make_log(files, config, log_dir=make_log_dir(files, str(tmp_path)))

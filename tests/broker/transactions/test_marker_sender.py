@@ -54,7 +54,7 @@ def commit(*partitions: int, pid: int = 7) -> ProducerMarker:
 
 
 class World:
-    """The sender of broker 1; partition n of topic t is led by broker n + 1."""
+    """The sender is that of broker 1; partition n of topic t is led by broker n + 1."""
 
     def __init__(self) -> None:
         self.image = image_of({"t": [1, 2, 3, 2, 3]})
@@ -93,7 +93,7 @@ class World:
     def write(
         self, markers: Sequence[TxnMarker], respond: Callable[[list[MarkerResult]], None]
     ) -> None:
-        """As the marker writer of broker 1."""
+        """Write as the marker writer of broker 1."""
         respond(self._results(1, markers))
 
     def _remote(self, broker_id: int, request: WriteTxnMarkersRequest) -> Any:
@@ -123,7 +123,7 @@ class World:
         return code.pop(0) if len(code) > 1 else code[0]
 
     def attempts(self, number: int) -> list[int]:
-        """Which brokers were told of partition ``number``."""
+        """Return which brokers were told of partition ``number``."""
         return [broker for broker, tp, _ in self.written if tp.partition == number]
 
 

@@ -1,4 +1,4 @@
-"""Markers in the partitions of this broker: one answer for all, each partition for itself."""
+"""Markers go to the partitions of this broker: one answer for all, each partition for itself."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def marker(
 
 
 class Asked:
-    """What became of some markers."""
+    """It tells what became of some markers."""
 
     def __init__(self, writer: MarkerWriter, *markers: TxnMarker) -> None:
         self.answers: list[list[MarkerResult]] = []
         writer.write(list(markers), self.answers.append)
 
     async def codes(self) -> list[dict[tuple[str, int], int]]:
-        """By marker, by partition."""
+        """Return them by marker, by partition."""
         await eventually(lambda: self.answers)
         (results,) = self.answers
         return [

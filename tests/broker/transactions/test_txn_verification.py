@@ -40,7 +40,7 @@ TP = TopicPartition("t", 0)
 
 
 class World:
-    """One verifier of broker 1. ``codes``: what the others say, by transactional id."""
+    """It has one verifier of broker 1. ``codes``: what the others say, by transactional id."""
 
     def __init__(self, leader: int = 2) -> None:
         self.image = image_of({TRANSACTION_TOPIC: [leader], "t": [1, 1, 1]})

@@ -1,4 +1,4 @@
-"""Batches of transactions: verified once, in order, under a guard, and never too late."""
+"""Batches of transactions are verified once, in order, under a guard, and never too late."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Guard:
 
 
 class World:
-    """One partition, as its own log and replica manager: what is open, and what was appended."""
+    """It has one partition, as its own log and replica manager, and what was appended."""
 
     def __init__(self) -> None:
         self.verifier = Verifier()

@@ -1,4 +1,4 @@
-"""The bookkeeping of a group, against a model that counts anew each time."""
+"""The bookkeeping of a group agrees with a model that counts anew each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds: how many members a group has, and how much they may say."""
+"""A group has bounds: how many members it has, and how much they may say."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_ids_that_are_handed_out_count() -> None:
 
 
 def test_a_newcomer_may_take_the_place_of_one_that_is_late() -> None:
-    """As in Kafka: while a round gathers, those count who have joined it."""
+    """Those count who have joined the round while it gathers, as in Kafka."""
     world = GroupWorld(config=group_settings(group_max_size=2))
     a, b = world.stable(2)
     a.join()

@@ -1,4 +1,4 @@
-"""Members: votes, what is written down of them, and who answers whom."""
+"""Members vote, some of what they say is written down, and one answers for another."""
 
 from __future__ import annotations
 

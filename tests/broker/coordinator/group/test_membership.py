@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the stories of the classic group protocol."""
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup tell the stories of the classic group protocol."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_whoever_joins_twice_has_its_first_call_answered() -> None:
 
 
 def test_the_initial_delay_grows_with_each_newcomer() -> None:
-    """As in Kafka: again so long for whoever came meanwhile, at most the rebalance time-out."""
+    """It is as long again for whoever came meanwhile, but no longer than the time-out."""
     world = GroupWorld(config=group_settings(group_initial_rebalance_delay_ms=3_000))
     players = [world.player(rebalance_ms=8_000)]
     for _ in range(2):
@@ -307,7 +307,7 @@ def test_a_member_whose_offer_has_changed_asks_for_a_rebalance() -> None:
 
 
 def test_a_lost_answer_to_join_is_repeated() -> None:
-    """In CompletingRebalance: the same for whoever offers the same, else another round."""
+    """In CompletingRebalance whoever offers the same gets the same, else there is another round."""
     world = GroupWorld()
     leader, follower = world.player(), world.player()
     world.advance(1)

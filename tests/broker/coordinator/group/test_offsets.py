@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit and ask, and when they expire (KIP-211)."""
+"""Committed offsets are set and asked for by those who may, and expire (KIP-211)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_tool_resets_an_empty_group_only() -> None:
 
 @pytest.mark.parametrize("fields", [{"generation": 0}, {"member_id": "m"}, {"instance": "i"}])
 def test_halves_of_a_member_are_nobody(fields: dict[str, Any]) -> None:
-    """Whatever names a member, an instance or a generation does not come from outside."""
+    """The name of a member, an instance or a generation does not come from outside."""
     world = GroupWorld()
     assert world.commit_offset(**fields).code == IllegalGenerationError.code
     world.commit_offset()
@@ -136,7 +136,7 @@ def test_offsets_that_cannot_be_are_refused(fields: dict[str, Any]) -> None:
 
 
 def test_without_the_fence_a_zombie_commits() -> None:
-    """The ablation: what ``fence_generation`` is for."""
+    """The ablation shows what ``fence_generation`` is for."""
     world = GroupWorld(safeguards=without("fence_generation"))
     old, _ = world.stable(2)
     old.leave()

@@ -1,4 +1,4 @@
-"""Offsets in open transactions: guards, markers, and what supersedes what, without a shard."""
+"""Offsets in open transactions have guards and meet markers, without a shard."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def item(epoch: int = 3, offset: int = 10) -> PendingOffset:
 
 
 class Shelf:
-    """Groups and the index, without a shard around them."""
+    """It is groups and the index, without a shard around them."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}

@@ -1,4 +1,4 @@
-"""The records of the internal topic: there and back, and what none of them is."""
+"""Records of the internal topic are written and read, and what is none of them is refused."""
 
 from __future__ import annotations
 

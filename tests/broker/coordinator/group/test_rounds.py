@@ -31,7 +31,7 @@ QUIET_S = 180
 
 
 class Bot:
-    """A member that plays by the rules, unless the test makes it stop."""
+    """It is a member that plays by the rules, unless the test makes it stop."""
 
     def __init__(self, number: int, instance: str | None) -> None:
         self.number = number
@@ -46,7 +46,7 @@ class Bot:
         self.topic = "t"
 
     def act(self, world: GroupWorld) -> None:
-        """The next thing that it would do."""
+        """Do the next thing that it would do."""
         if self.phase == "out":
             self._join(world)
         elif self.call is not None:
@@ -118,7 +118,7 @@ class Bot:
 
 
 class Story:
-    """One seed."""
+    """It is what happens by one seed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = SeededEntropy(f"rounds-{seed}")
@@ -186,7 +186,7 @@ class Story:
             )
 
     def outside(self) -> None:
-        """A tool commits: only an empty group takes that."""
+        """Commit as a tool does: only an empty group takes that."""
         group = self.world.shard.groups.get("g")
         self.committed += 1
         answer = self.world.commit_offset(self.committed)
@@ -195,7 +195,7 @@ class Story:
             assert answer.code
 
     def misbehave(self) -> None:
-        """Late requests of whoever is gone, and of nobody."""
+        """Send late requests of whoever is gone, and of nobody."""
         bots = [*self.bots, *self.dead, Bot(0, None)]
         bot, other = self.chance.choice(bots), self.chance.choice(bots)
         generation = self.generation + self.chance.randint(-2, 1)
@@ -271,7 +271,7 @@ class Story:
         self._check_ownership(group)
 
     def _check_ownership(self, group: Group) -> None:
-        """[I18], of members that could commit."""
+        """Check [I18] of members that could commit."""
         owners: dict[int, int] = {}
         for bot in self.bots:
             if (

@@ -1,4 +1,4 @@
-"""A shard: replay, load and unload, and what is done to groups as a whole."""
+"""A shard replays, is loaded and unloaded, and acts on groups as a whole."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_whoever_waits_is_told_when_the_shard_is_unloaded() -> None:
 
 
 def test_tombstones_and_all_in_order() -> None:
-    """KAFKA-5600: the last word counts."""
+    """It is KAFKA-5600: the last word counts."""
     tp = TopicPartition("t", 0)
     old, new = CommittedOffset(1, 0, "", 5), CommittedOffset(2, 0, "", 6)
     log = [

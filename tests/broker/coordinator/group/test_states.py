@@ -31,7 +31,7 @@ State = tuple[GroupWorld, Player]
 
 
 def nowhere() -> State:
-    """A group that the coordinator does not know; the member thinks that it is in generation 1."""
+    """Return a group that the coordinator does not know; the member is in generation 1."""
     world = GroupWorld()
     (player,) = GroupWorld().stable(1)
     player.world = world
@@ -48,7 +48,7 @@ def empty() -> State:
 
 
 def preparing() -> State:
-    """Somebody else joins; the member has not heard of it."""
+    """Let somebody else join; the member has not heard of it."""
     world = GroupWorld()
     player, other = world.stable(2)
     other.join(protocols=(("range", subscribed("u")),))
@@ -71,7 +71,7 @@ def stable() -> State:
 
 
 def unavailable() -> State:
-    """Dead: what the engine says of a shard that is not here."""
+    """Return a dead group: so the engine speaks of a shard that is not here."""
     world, player = stable()
     world.unavailable = CoordinatorNotAvailableError.code
     return world, player
@@ -193,5 +193,5 @@ def test_moves(old: GroupState, new: GroupState) -> None:
 
 
 def test_every_state_but_the_last_is_left_by_a_timer() -> None:
-    """[B28]."""
+    """This is [B28]."""
     assert [state for state in GroupState if not RULES[state].left_by] == [GroupState.DEAD]

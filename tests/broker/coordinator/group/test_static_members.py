@@ -27,7 +27,7 @@ def test_a_static_member_needs_no_id_first() -> None:
 
 
 def test_a_static_member_comes_back_without_a_rebalance() -> None:
-    """KIP-345: same place, same assignment, new id; the earlier life is fenced."""
+    """KIP-345: place and assignment stay, the id is new, and the earlier life is fenced."""
     world = GroupWorld()
     leader, follower = world.stable(2, instances=["a", "b"])
     back = world.player(instance="b")
@@ -46,7 +46,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
 
 
 def test_a_static_leader_that_comes_back_assigns_nothing_anew() -> None:
-    """KIP-814."""
+    """This is KIP-814."""
     world = GroupWorld()
     leader, _ = world.stable(2, instances=["a", "b"])
     back = world.player(instance="a")

@@ -1,4 +1,4 @@
-"""Offsets in transactions as requests and markers meet them: verified, fenced, pending, decided."""
+"""Offsets in transactions are verified, fenced, pending and decided by requests and markers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ UNSTABLE = UnstableOffsetCommitError.code
 
 
 class Asked:
-    """A transaction coordinator that answers when told."""
+    """It is a transaction coordinator that answers when told."""
 
     def __init__(self, code: int | None = 0) -> None:
         self.code = code
@@ -414,7 +414,7 @@ def test_describe_and_list_do_not_see_what_is_pending() -> None:
 
 
 class Story:
-    """A transaction coordinator and a model of what a group's offsets must be, beside a shard.
+    """It has a transaction coordinator and a model of a group's offsets, beside a shard.
 
     Two producers commit offsets of three partitions, in transactions that end either way; requests
     and markers of transactions that are over come again at any time, and the shard is read anew

@@ -1,4 +1,4 @@
-"""Groups over the real engine: parked callers, a coordinator that moves, commits that wait."""
+"""Groups have the real engine: parked callers, a coordinator that moves, commits that wait."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TOPIC = "__consumer_offsets"
 
 
 class Broker:
-    """One broker that coordinates the only partition, or not."""
+    """It is one broker that coordinates the only partition, or not."""
 
     def __init__(self, tasks: Tasks) -> None:
         self.writer = MemoryWriter()
@@ -113,7 +113,7 @@ class Broker:
         return answer
 
     async def member(self) -> str:
-        """The only member of a stable group."""
+        """Join the only member of a stable group."""
         parked = self.join("", "i")
         await eventually(lambda: not parked.waits)
         member_id: str = parked.value.member_id

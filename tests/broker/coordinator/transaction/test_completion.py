@@ -1,4 +1,4 @@
-"""From PREPARE to COMPLETE, step by step."""
+"""A transaction goes from PREPARE to COMPLETE, step by step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PREPARED = SavedTransaction(
 
 
 class World:
-    """One id that is prepared, and timers that the test runs."""
+    """It has one id that is prepared, and timers that the test runs."""
 
     def __init__(self, saved: SavedTransaction | SavedShared = PREPARED) -> None:
         self.timers = ManualTimers(lambda: 0.0)

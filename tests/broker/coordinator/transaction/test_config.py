@@ -1,4 +1,4 @@
-"""What a coordinator of transactions refuses to be told."""
+"""A coordinator of transactions refuses these settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producers, their zombies, late requests, coordinators that come and go: whatever the order, each
+"""Producers, their zombies, late requests and coordinators come and go: whatever the order, each
 transaction is decided once, the same way everywhere, and nobody is condemned without cause.
 
 A seed picks what happens next: requests of producers and owners, repeats of old requests, commits
@@ -36,7 +36,7 @@ Pair = tuple[int, int]
 
 
 class VirtualTime(asyncio.SelectorEventLoop):
-    """A loop whose clock jumps to whatever is due next."""
+    """Its clock jumps to whatever is due next."""
 
     def __init__(self) -> None:
         super().__init__(selectors.SelectSelector())
@@ -55,7 +55,7 @@ class VirtualTime(asyncio.SelectorEventLoop):
 
 @dataclass
 class DataPartition:
-    """A leader: the last epoch of each producer, what is open, how data ended."""
+    """A leader knows the last epoch of each producer, what is open, and how data ended."""
 
     epochs: dict[int, int] = field(default_factory=dict)
     open: dict[int, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class DataPartition:
         return True
 
     def mark(self, coordinator_epoch: int, producer_id: int, epoch: int, commit: bool) -> bool:
-        """Whether it is done there (KIP-1228)."""
+        """Return whether it is done there (KIP-1228)."""
         if coordinator_epoch < self.coordinator_epochs.get(producer_id, -1):
             return False
         known = self.epochs.get(producer_id, -1)
@@ -90,7 +90,7 @@ class DataPartition:
 
 
 class Producer:
-    """One instance under an ordinary id, as a correct client behaves."""
+    """It is one instance under an ordinary id, as a correct client behaves."""
 
     def __init__(self, play: Play, name: str, number: int) -> None:
         self.play = play
@@ -142,7 +142,7 @@ class Producer:
         self.play.produce(self, self.pair, partition)
 
     def unknown(self, what: str) -> None:
-        """No answer in time: ask the same again, or begin anew."""
+        """Ask the same again, or begin anew: no answer came in time."""
         assert self.asked is not None
         _, _, commit = self.asked
         self.asked = None
@@ -177,7 +177,7 @@ class Producer:
 
 
 class Play:
-    """A world, its data partitions, and who acts."""
+    """It has a world, its data partitions, and those who act."""
 
     def __init__(self, world: TransactionWorld, seed: int) -> None:
         self.world = world
@@ -204,7 +204,7 @@ class Play:
 
     @property
     def asked(self) -> TransactionWorld:
-        """Who is taken for the coordinator."""
+        """Return who is taken for the coordinator."""
         if self.deposed and self.random.random() < 0.15:
             return self.random.choice(self.deposed)
         return self.world
@@ -347,7 +347,7 @@ class Play:
             await self.world.elected(self.epoch)
 
     def commit_some(self) -> None:
-        """Up to the end of any batch."""
+        """Commit up to the end of any batch."""
         partition, ends = self.world.partition, [0]
         for batch in partition.batches:
             ends.append(ends[-1] + len(batch))
@@ -390,7 +390,7 @@ class Play:
 
 
 def _make_calling(arrived: Callable[[Any], None]) -> type[Answer]:
-    """An answer that somebody acts upon when it comes."""
+    """Return an answer that somebody acts upon when it comes."""
 
     class Calling(Answer):
         def __call__(self, value: Any) -> None:
@@ -401,7 +401,7 @@ def _make_calling(arrived: Callable[[Any], None]) -> type[Answer]:
 
 
 class SharedPlay:
-    """Owners of tags, one after the other or at once, and their writers."""
+    """Owners of tags come one after the other or at once, and so do their writers."""
 
     def __init__(self, play: Play) -> None:
         self.play = play

@@ -1,4 +1,4 @@
-"""The rules of ordinary transactions, each state against each request."""
+"""Each request meets each state under the rules of ordinary transactions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BEGUN = OPEN._replace(producer_epoch=4, marker_id=7, marker_epoch=4)
 
 
 def ended(commit: bool = True, ending: Ending = Ending.CLIENT) -> SavedTransaction:
-    """The PREPARE of ``OPEN``."""
+    """Return the PREPARE of ``OPEN``."""
     return OPEN._replace(
         state=TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
         producer_epoch=4,

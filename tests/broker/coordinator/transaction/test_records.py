@@ -1,4 +1,4 @@
-"""Facts and their bytes."""
+"""Facts become bytes and come back."""
 
 from __future__ import annotations
 

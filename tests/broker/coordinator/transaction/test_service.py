@@ -1,4 +1,4 @@
-"""Requests to the coordinator of transactions: what is wrong with them, where they go."""
+"""Requests to the coordinator of transactions are wrong, or go to the right place."""
 
 from __future__ import annotations
 

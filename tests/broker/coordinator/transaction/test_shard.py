@@ -1,4 +1,4 @@
-"""One shard over the real engine: appends, commits, timers and leaderships in any order."""
+"""These tests run one shard over the real engine: appends, timers and leaderships in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of shared transactions."""
+"""These tests check the rules of shared transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared transactions over the real engine."""
+"""Shared transactions run over the real engine here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of states: where each leads, and that each is left."""
+"""The table names where each state leads; each is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One id in memory: its writers, and the markers that end it."""
+"""One id in memory has writers, and markers end it."""
 
 from __future__ import annotations
 

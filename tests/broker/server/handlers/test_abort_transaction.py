@@ -1,4 +1,4 @@
-"""AbortTransaction: ends the transaction that is named, and no other."""
+"""AbortTransaction ends the transaction that is named, and no other."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from support.server import Only, answer
 
 
 class Topics:
-    """There, not yet, or not as a whole."""
+    """They are there, not yet, or not as a whole."""
 
     def __init__(self, count: int | None = 4, there: bool = True) -> None:
         self.count = count

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: many at once, each for itself, and none waits long for another."""
+"""AddPartitionsToTxn takes many at once, each for itself, and none waits long for another."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class World:
         self.answers: list[Any] = []
 
     def ask(self, *asked: AddedTransaction, internal: bool = True) -> list[int]:
-        """Error codes, once there is an answer."""
+        """Return error codes, once there is an answer."""
         self.handler.handle(
             make_context(internal=internal, listener="l"),
             AddPartitionsToTxnRequest(list(asked)),

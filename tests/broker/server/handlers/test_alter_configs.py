@@ -1,4 +1,4 @@
-"""AlterConfigs: topics and brokers, forwarded to the controller."""
+"""AlterConfigs of topics and brokers is forwarded to the controller."""
 
 from __future__ import annotations
 

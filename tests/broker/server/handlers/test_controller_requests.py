@@ -1,4 +1,4 @@
-"""What is refused before the controller is asked, and how its answers are put back in order."""
+"""Some requests are refused before the controller is asked; its answers are put back in order."""
 
 from __future__ import annotations
 

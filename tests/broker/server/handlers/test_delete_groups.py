@@ -1,4 +1,4 @@
-"""DeleteGroups: one result a group, in order."""
+"""DeleteGroups gives one result a group, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs: where each value comes from."""
+"""DescribeConfigs says where each value comes from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from support.server import DenyAll, answer
 
 
 def settings() -> LiveConfig:
-    """Of a broker with settings from everywhere."""
+    """Return those of a broker with settings from everywhere."""
     defaults: dict[str, str | int | bool] = {"segment.bytes": 2048, "min_insync_replicas": 1}
     live = LiveConfig(BrokerConfig(broker_id=1, log_dirs=["/d"], topic_defaults=defaults))
     default = BrokerOverrides(-1, 3, ["log_level", "topic_defaults.segment_ms"], ["debug", "60000"])

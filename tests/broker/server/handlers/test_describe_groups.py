@@ -1,4 +1,4 @@
-"""DescribeGroups: members, offsets, and the lag that the ends of partitions make of them."""
+"""DescribeGroups tells members, offsets, and the lag that the ends of partitions make of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Ends:
-    """Ends of partitions, as the test says; unknown by default."""
+    """Partitions end where the test says; that is unknown by default."""
 
     def __init__(self, known: dict[TopicPartition, tuple[int, int]] | None = None) -> None:
         self.known = known or {}
@@ -81,7 +81,7 @@ async def test_each_for_itself() -> None:
 
 
 class SlowGroups(GroupCoordinator):
-    """Answers when the test says so."""
+    """It answers when the test says so."""
 
     def __init__(self, world: GroupWorld) -> None:
         super().__init__(world)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: space and replicas of each directory."""
+"""DescribeLogDirs tells space and replicas of each directory."""
 
 from __future__ import annotations
 

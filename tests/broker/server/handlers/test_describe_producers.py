@@ -1,4 +1,4 @@
-"""DescribeProducers: what leaders, and coordinators of groups, know of producers."""
+"""DescribeProducers tells what leaders, and coordinators of groups, know of producers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def ask(
     after: int = -1,
     version: int = 1,
 ) -> list[Any]:
-    """The answers about all partitions."""
+    """Return the answers about all partitions."""
     handler = DescribeProducersHandler(
         cluster[1].replicas,
         cast(GroupCoordinator, groups or FakeGroups()),

@@ -1,4 +1,4 @@
-"""DescribeTransactions: each id by who may, and only the topics that one may see."""
+"""DescribeTransactions shows each id to those who may, and only the topics that one may see."""
 
 from __future__ import annotations
 

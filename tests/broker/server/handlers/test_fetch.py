@@ -25,7 +25,7 @@ TP = TopicPartition("t", 0)
 
 
 class Without(AllowAllAuthorizer):
-    """Allows all but one operation."""
+    """It allows all but one operation."""
 
     def __init__(self, operation: str) -> None:
         self.operation = operation
@@ -54,7 +54,7 @@ async def test_consumers_read_what_was_produced() -> None:
 
 
 async def test_a_replica_id_on_a_client_listener_is_refused() -> None:
-    """CVE-2018-1288."""
+    """CVE-2018-1288 was this hole."""
     async with Cluster(brokers=2) as cluster:
         cluster.lead(TP, 1, isr=[1])
         with pytest.raises(ClusterAuthorizationFailedError):

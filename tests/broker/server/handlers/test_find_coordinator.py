@@ -38,7 +38,7 @@ COUNT = 4
 
 
 class Topics:
-    """Internal topics as the image has them; remembers what was wanted."""
+    """It has internal topics as the image has them; it remembers what was wanted."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image

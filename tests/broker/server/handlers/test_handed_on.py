@@ -1,4 +1,4 @@
-"""Handlers of the table's kinds: who is asked, what is told to the service, what is left out."""
+"""Handlers of the table's kinds ask the right service, tell it enough, and leave out the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InitPid: an id of this broker's block, or what the coordinator of a transactional id says."""
+"""InitPid gives an id of this broker's block, or what a transaction coordinator says."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Fence:
 
 
 class Controller:
-    """Gives one block of two."""
+    """It gives one block of two."""
 
     def __init__(self) -> None:
         self.given = False
@@ -91,7 +91,7 @@ async def test_ids_that_may_not_be_used() -> None:
 
 
 class Late(FakeTransactions):
-    """Answers when the test says so."""
+    """It answers when the test says so."""
 
     def init_pid(self, request: InitPidRequest, respond: Callable[[InitPidResponse], None]) -> None:
         self.held.append(lambda: respond(InitPidResponse()))

@@ -1,4 +1,4 @@
-"""LeaderAndIsr: fenced, then noted, then applied."""
+"""LeaderAndIsr is fenced, then noted, then applied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.server import make_context
 
 
 class Replicas:
-    """Remembers what the image knew when an order was applied."""
+    """It remembers what the image knew when an order was applied."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image

@@ -22,7 +22,7 @@ from support.server import DenyAll, answer, make_context
 
 
 class Creation:
-    """Remembers which topics were wanted; refuses those that begin with 'no'."""
+    """It remembers which topics were wanted; it refuses those that begin with 'no'."""
 
     def __init__(self) -> None:
         self.wanted: list[str] = []

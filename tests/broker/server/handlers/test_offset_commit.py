@@ -27,7 +27,7 @@ UNKNOWN = UnknownTopicOrPartitionError.code
 
 
 def image() -> MetadataImage:
-    """Topics t (partitions 0 and 1) and secret (0)."""
+    """Return one with topics t (partitions 0 and 1) and secret (0)."""
     made = MetadataImage("cluster")
     for topic, count in (("t", 2), ("secret", 1)):
         orders = {

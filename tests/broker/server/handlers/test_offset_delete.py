@@ -1,4 +1,4 @@
-"""OffsetDelete: offsets of topics that nobody reads, and that the principal may read."""
+"""OffsetDelete takes offsets of topics that nobody reads, and that the principal may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetFetch: what was committed, of topics that the principal may see."""
+"""OffsetFetch tells what was committed, of topics that the principal may see."""
 
 from __future__ import annotations
 

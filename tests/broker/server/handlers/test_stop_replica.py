@@ -1,4 +1,4 @@
-"""StopReplica: fenced, then carried out."""
+"""StopReplica is fenced, then carried out."""
 
 from __future__ import annotations
 

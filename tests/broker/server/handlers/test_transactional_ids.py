@@ -1,4 +1,4 @@
-"""Which transactional ids may be used, and by whom."""
+"""Some transactional ids may be used, by some principals."""
 
 from __future__ import annotations
 

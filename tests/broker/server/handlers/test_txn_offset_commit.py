@@ -36,7 +36,7 @@ THE_GROUP = (READ, GROUP, "g")
 
 
 class Coordinator:
-    """Of transactions: remembers what it was asked to add."""
+    """It remembers which groups' offsets a transaction was asked to add."""
 
     def __init__(self, code: int = 0) -> None:
         self.code = code
@@ -55,7 +55,7 @@ class Coordinator:
 
 
 def image() -> MetadataImage:
-    """Topics t (partitions 0 and 1) and secret (0)."""
+    """Return one with topics t (partitions 0 and 1) and secret (0)."""
     made = MetadataImage("cluster")
     for topic, count in (("t", 2), ("secret", 1)):
         orders = {

@@ -1,4 +1,4 @@
-"""UpdateMetadata: fenced, into the image, changed configs to the replicas."""
+"""UpdateMetadata is fenced, goes into the image, and takes changed configs to the replicas."""
 
 from __future__ import annotations
 

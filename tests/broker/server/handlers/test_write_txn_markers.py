@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: handed to the writer, and for brokers only."""
+"""WriteTxnMarkers is handed to the writer, and is for brokers only."""
 
 from __future__ import annotations
 
