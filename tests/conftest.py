@@ -67,7 +67,7 @@ LONGEST = (
     "tests/model/",
     "tests/fuzz/",
 )
-"""What begins first, so that no worker is left alone with it at the end: files, or folders."""
+"""Files or folders that begin first, so that no worker is left alone with one at the end."""
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -21,7 +21,7 @@ from support.house import ROOT
 __all__ = ["BlockFailed", "Page"]
 
 READERS: dict[str, Callable[[str], object]] = {"toml": tomllib.loads, "json": json.loads}
-"""What says whether a file is well-formed, by language."""
+"""Each language's reader says whether a file is well-formed."""
 
 BLOCK_TIMEOUT_S = 60.0
 """Far more than any block takes, so that one that hangs is named."""

@@ -39,7 +39,7 @@ LIBRARIES = Path(__file__).parents[1]
 ENDS = (0, EXIT_FENCED, -signal.SIGTERM)
 """Exit codes that are no mishap; the last of a copier that was only just being started."""
 SETTLE_WITHIN_S = 90.0
-"""From the end of the chaos until everything is copied."""
+"""The time from the end of the chaos until everything is copied."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,9 @@ class CopierOptions:
     transaction_timeout_ms: int = 10_000
     session_timeout_ms: int = 6_000
     abort_part: float = 0.1
-    """Of the transactions, for no reason."""
+    """This part of the transactions is aborted, for no reason."""
     slow_part: float = 0.1
-    """Of the transactions: they take up to half a second."""
+    """This part of the transactions takes up to half a second."""
 
     def to_json(self) -> str:
         """Return the text that the program takes."""

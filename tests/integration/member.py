@@ -37,7 +37,7 @@ class MemberOptions:
     topics: list[str]
     group: str
     name: str
-    """Of the process, in its history."""
+    """The process has this name in its history."""
     history: str
     """The file for it."""
     instance: str | None = None
@@ -45,7 +45,7 @@ class MemberOptions:
     heartbeat_interval_ms: int = 200
     strategies: list[str] = field(default_factory=lambda: ["cooperative-sticky"])
     commits: Literal["auto", "each"] = "auto"
-    """By the consumer in the background, or after every poll."""
+    """The consumer commits in the background, or after every poll."""
     auto_commit_interval_ms: int = 200
     records_per_poll: int = 50
     crash_in_commit_after: int = 0

@@ -32,7 +32,7 @@ class WorkerOptions:
     writer: str
     """The name of the attempt; its values begin with it."""
     records: int
-    """In each partition."""
+    """The number in each partition."""
     linger: bool = False
 
     def to_json(self) -> str:

@@ -27,9 +27,9 @@ TOPIC = "bounced"
 PARTITIONS = 6
 MEMBERS = 3
 SHORT_SESSION_MS = 1_500
-"""Where a test waits for a dead member's session to end."""
+"""A test waits for a dead member's session to end."""
 LONG_SESSION_MS = 30_000
-"""Where no session may end, however slow the machine is."""
+"""No session may end, however slow the machine is."""
 RATE = 150
 """Records a second: many processes share few cores here."""
 RECORDS = 40

@@ -85,7 +85,7 @@ class Partition(NamedTuple):
     waiting: tuple[int, ...] = ()
     """(transaction, epoch, sequence, markers) of the batch that waits to be verified."""
     answer: str = ""
-    """Of the coordinator, on its way: "ok" or "refused"."""
+    """The coordinator's answer on its way: "ok" or "refused"."""
 
     @property
     def data(self) -> int:
@@ -115,10 +115,10 @@ class Client(NamedTuple):
     told: tuple[str, ...] = ("", "")
     """How each transaction ended, as far as the application was told."""
     intended: tuple[str, ...] = ("", "")
-    """What the application asked for."""
+    """The application has asked for this."""
     asked: str = ""
     sequence: int = 0
-    """Of the next batch in each partition."""
+    """The next batch's, in each partition."""
 
 
 class State(NamedTuple):
@@ -128,7 +128,7 @@ class State(NamedTuple):
     coordinator: Coordinated
     durable: Coordinated
     generation: int
-    """Of the coordinator: 1, and 2 after the failover."""
+    """The coordinator's: 1, and 2 after the failover."""
     heard: int
     """Partitions that have acknowledged the present markers."""
     partitions: tuple[Partition, ...]

@@ -24,7 +24,7 @@ POLL_S = 0.1
 STATUS = "status.json"
 STOP = "stop"
 FAILURES_MAX = 10
-"""Of one query in one life: then it is no bad luck."""
+"""One query in one life may fail so often: more is no bad luck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Query:
     max_offsets: int
     """A micro-batch takes at most so many records."""
     fail_part: float = 0.0
-    """Of the task attempts, by chance."""
+    """This part of the task attempts fails by chance."""
     source_options: dict[str, str] = field(default_factory=dict)
     sink_options: dict[str, str] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class DriverOptions:
 
     bootstrap: str
     directory: str
-    """Of the life of this driver: its status, its order to stop."""
+    """The life of this driver keeps its status here, and its order to stop."""
     state: str
     """Checkpoints and gates; lives share it."""
     queries: list[Query]

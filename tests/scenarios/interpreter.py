@@ -39,7 +39,7 @@ VOCABULARIES = (
 
 Took = Callable[[Step, str], None]
 LINES_SHOWN = 25
-"""Of the product's warnings, behind a failure."""
+"""The product's warnings that follow a failure."""
 
 
 def check(transcript: Transcript, *, without: str = "") -> None:

@@ -203,8 +203,8 @@ async def test_an_empty_member_leaves_although_its_new_leader_knows_of_nothing_c
 
 
 HEADER_BYTE, LENGTH_BYTE, BODY_BYTE = 7, 10, 63
-"""Of a batch: in its base offset, which reading checks; in its length, so that it seems to go on
-behind what is read; and where only the checksum tells."""
+"""Bytes of a batch: in its base offset, which reading checks; in its length, so that it seems to go
+on behind what is read; and where only the checksum tells."""
 
 
 def rotten_leader(position: int, *, isr: list[int]) -> Replicas:

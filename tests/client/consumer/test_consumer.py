@@ -27,7 +27,7 @@ from support.histories import ListHistory
 from support.waiting import eventually
 
 VALUE_AT = 65
-"""Where the first byte of a batch's first value is: behind the header and three msgpack headers."""
+"""The first byte of a batch's first value is here, behind the header and three msgpack headers."""
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -62,7 +62,7 @@ BASE64 = [
     '""', '"AQI="', '"AQI"', '"AQ=="', '"AR=="', '"AQI=AQI="', '"AQ I="', '"_-8="', '"!!"', '"é"',
     '"true"', '"null"', "'single'",
 ]  # fmt: skip
-"""Where base64 breaks off behind its first character Spark loses the record: see below."""
+"""Spark loses the record when base64 breaks off behind its first character: see below."""
 PARTS = ["[]", "{}", "[1]", '{"x":1}', '{ "k" : [ 1.10 , 1E5, -0, NaN, "\\u001f\\ud83d\\ude00" ] }']
 TYPES = [
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY",

@@ -15,7 +15,7 @@ from support.group_members import Notes
 TPS = [TopicPartition("t", number) for number in range(6)]
 
 PATIENT: dict[str, Any] = {"session_timeout_ms": 6_000}
-"""Where a lost session would be a repetition: brokers sync small batches on the loop of the test,
+"""A lost session would be a repetition here: brokers sync small batches on the loop of the test,
 and a disk that is busy with other work has held it for two seconds."""
 
 
