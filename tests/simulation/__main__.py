@@ -33,7 +33,7 @@ SEEDS_FILE = Path(__file__).parent / "seeds.txt"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code: 0 when every promise was kept."""
+    """Return the exit code: 0 when every promise was kept."""
     parser = argparse.ArgumentParser(prog="simulation", description="One seed replays a cluster.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="one seed")
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_one(given: argparse.Namespace) -> int:
-    """One seed, with as much to look at as one likes."""
+    """Run one seed, with as much to look at as one likes."""
     with ExitStack() as files:
         trace = _open(files, given.trace)
         options = Options(
@@ -117,7 +117,7 @@ def _print_problems(result: Result, seconds: float) -> None:
 
 
 def _make(goal: str, seed: int | str, seconds: float) -> str:
-    """The command that runs a seed as it was run here."""
+    """Return the command that runs a seed as it was run here."""
     time = "" if seconds == SAFETY_S else f" SECONDS_SIMULATED={seconds:g}"
     return f"make {goal} SEED={seed}{time}"
 
@@ -142,7 +142,7 @@ def _counts(counter: Counter[str]) -> str:
 
 
 def run_campaign(given: argparse.Namespace) -> int:
-    """Many seeds; the last line printed is JSON."""
+    """Run many seeds; the last line printed is JSON."""
     seeds: list[int | str] = list(range(given.first, given.first + given.seeds))
     if given.kept:
         seeds = [*kept_seeds(), *seeds]
@@ -188,14 +188,14 @@ def _results(seeds: list[int | str], seconds: float, jobs: int) -> Iterator[Resu
 
 
 def kept_seeds(path: Path = SEEDS_FILE) -> list[int | str]:
-    """Seeds that once found a bug: one a line, with what it was behind a #."""
+    """Return seeds that once found a bug: one a line, with what it was behind a #."""
     lines = path.read_text(encoding="utf-8").splitlines()
     texts = (line.partition("#")[0].strip() for line in lines)
     return [_seed(text) for text in texts if text]
 
 
 def run_shrink(given: argparse.Namespace) -> int:
-    """The fewest faults with which a seed still breaks the same promise."""
+    """Search the fewest faults with which a seed still breaks the same promise."""
     found = shrink(_seed(given.seed), Options(safety_s=given.seconds), say=print)
     if found is None:
         print(f"seed {given.seed} is clean: nothing to shrink")
@@ -209,7 +209,7 @@ def run_shrink(given: argparse.Namespace) -> int:
 
 
 def run_replay(given: argparse.Namespace) -> int:
-    """Whether seeds give the same traces in every interpreter; the last line printed is JSON."""
+    """Compare traces of seeds in several interpreters; the last line printed is JSON."""
     seeds = list(range(given.first, given.first + given.seeds))
     found = different(seeds, given.seconds, jobs=given.jobs)
     for seed in found:
@@ -222,7 +222,7 @@ def run_replay(given: argparse.Namespace) -> int:
 
 
 def run_ablations(given: argparse.Namespace) -> int:
-    """Each safeguard off until a seed catches it; the last line printed is JSON."""
+    """Switch each safeguard off until a seed catches it; the last line printed is JSON."""
     from simulation.ablations import SWITCHES, seeds_needed
 
     wanted = _names(given.only) or list(SWITCHES)

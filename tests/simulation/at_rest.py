@@ -1,4 +1,4 @@
-"""Replicas when nothing happens any more: what the checkers are given of them, and convergence."""
+"""Replicas are looked at when nothing happens any more: checkers get them, and they converge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Pairs = Iterable[tuple[StoredPartition, Truth]]
 
 
 def replicas(pairs: Pairs) -> dict[tuple[str, int], Replicas]:
-    """The logs of the running members of each ISR."""
+    """Return the logs of the running members of each ISR."""
     found: dict[tuple[str, int], Replicas] = {}
     for stored, truth in pairs:
         logs: dict[int, list[Entry]] = {}
@@ -39,8 +39,8 @@ def replicas(pairs: Pairs) -> dict[tuple[str, int], Replicas]:
 
 
 def compacted(pairs: Pairs) -> dict[tuple[str, int], Compacted]:
-    """Partitions that compact: what was committed, and what the running members of each ISR have
-    of it. Not those that have lost records where that is permitted."""
+    """Return partitions that compact: what was committed, and what the running members of each ISR
+    have of it. Not those that have lost records where that is permitted."""
     found: dict[tuple[str, int], Compacted] = {}
     for stored, truth in pairs:
         if not isinstance(truth.canon, CompactedCanon) or truth.lossy:

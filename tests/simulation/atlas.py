@@ -1,4 +1,4 @@
-"""The fault atlas: where bits may rot and disks be lost without losing what was committed.
+"""The fault atlas knows where bits may rot and disks be lost without losing what was committed.
 
 After TigerBeetle's. A fault that takes the last good copy of something committed is a disaster and
 proves nothing about the product. Rules:
@@ -56,7 +56,7 @@ class Rot(NamedTuple):
     offset: int
     mask: int
     batch: range = range(0)
-    """Where the batch lies in a log; empty in other files."""
+    """The batch's place in a log; empty in other files."""
 
     def __str__(self) -> str:
         return f"broker {self.broker}: bits {self.mask:#04x} of byte {self.offset} of {self.path}"
@@ -70,7 +70,7 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _Copy:
-    """What one broker durably holds of a partition, up to the first thing that does not hold."""
+    """One broker durably holds this of a partition, up to the first thing that does not hold."""
 
     batches: dict[int, _Batch]
     start: int
@@ -79,7 +79,7 @@ class _Copy:
 
 
 class FaultAtlas:
-    """Decides over the disks of a cluster. ``disks`` is looked at anew each time.
+    """It decides over the disks of a cluster. ``disks`` is looked at anew each time.
 
     ``committed(partition)`` is an offset below which everything is committed, and
     ``eligible(partition)`` the brokers that may lead (the ISR, or with the ELR); a partition is
@@ -104,7 +104,7 @@ class FaultAtlas:
     # ---- what may be
 
     def good_copies(self, partition: str) -> list[int]:
-        """The brokers that hold everything committed of it, durably and soundly, and may lead."""
+        """Return the brokers that hold all that is committed, durably and soundly, and may lead."""
         copies = self._copies(partition)
         if not copies:
             return []
@@ -129,7 +129,7 @@ class FaultAtlas:
         return _agree(copy, other, start, end)
 
     def may_corrupt(self, broker: int, path: str) -> bool:
-        """Whether any byte of this file of that broker may change."""
+        """Return whether any byte of this file of that broker may change."""
         partition = _partition_of(path)
         if partition is not None:
             return any(each != broker for each in self.good_copies(partition))
@@ -142,12 +142,12 @@ class FaultAtlas:
         return sound and self._may_lose(broker, names)
 
     def may_wipe(self, broker: int) -> bool:
-        """Whether that broker may come back with empty disks."""
+        """Return whether that broker may come back with empty disks."""
         names = [_partition_of(path) for disk in self._disks.values() for path in disk.paths()]
         return self._may_lose(broker, [name for name in names if name is not None])
 
     def unsound(self) -> list[tuple[int, str]]:
-        """(broker, partition) of every copy that does not hold, or not agree with all others."""
+        """Return (broker, partition) of every copy that does not hold, or not agree with others."""
         found = []
         names = {_partition_of(path) for disk in self._disks.values() for path in disk.paths()}
         for name in sorted(name for name in names if name is not None):
@@ -267,7 +267,7 @@ def _read_copy(logs: list[tuple[int, bytes]]) -> _Copy:
 
 
 def _agree(copy: _Copy, other: _Copy, start: int, end: int) -> bool:
-    """Whether two copies have the same batches where both have any, from ``start`` to ``end``."""
+    """Return whether two copies agree from ``start`` to ``end``, where both have batches."""
     return all(
         copy.batches.get(base) == batch
         for base, batch in other.batches.items()
@@ -276,7 +276,7 @@ def _agree(copy: _Copy, other: _Copy, start: int, end: int) -> bool:
 
 
 def _agree_in_records(copy: _Copy, other: _Copy, start: int, end: int) -> bool:
-    """The same of logs that compact: a record that both have is one and the same. Batches keep
+    """Do the same for logs that compact: a record that both have is one and the same. Batches keep
     their base offsets, but for holes, which have no records."""
     for base, batch in other.batches.items():
         mine = copy.batches.get(base)
@@ -292,7 +292,7 @@ def _agree_in_records(copy: _Copy, other: _Copy, start: int, end: int) -> bool:
 
 
 def _records(batch: _Batch) -> dict[int, tuple[int, bytes | None, bytes | None]]:
-    """By offset: epoch, key and value."""
+    """Return epoch, key and value by offset."""
     columns = decode_batch(batch.content, verify=False)
     keys = columns.keys or [None] * len(columns)
     return {
@@ -302,7 +302,7 @@ def _records(batch: _Batch) -> dict[int, tuple[int, bytes | None, bytes | None]]
 
 
 def _is_segment(path: str) -> bool:
-    """Whether a file is one of a log as it is, not one that compaction is still making."""
+    """Return whether a file is one of a log as it is, not one that compaction is still making."""
     name = path.rpartition("/")[2]
     return name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdecimal()
 
@@ -314,7 +314,7 @@ def _may_rot(path: str, logs_only: bool) -> bool:
 
 
 def _synced_for_sure(disk: MemoryFiles, path: str, partition: str) -> int:
-    """Below which offset a broker knows after a power cut that a log was synced."""
+    """Return below which offset a broker knows after a power cut that a log was synced."""
     directory = path.rpartition("/")[0]
     topic, _, number = partition.rpartition("-")
     known = _ALL
@@ -332,8 +332,9 @@ def _synced_for_sure(disk: MemoryFiles, path: str, partition: str) -> int:
 
 
 def _places(disk: MemoryFiles, path: str, below: int) -> list[range]:
-    """Stretches of a file that may rot. Of a log: what is durable and under a checksum, as Kafka's
-    format leaves base offset, length and epoch without one; and what ends at or below an offset."""
+    """Return stretches of a file that may rot. Of a log: what is durable and under a checksum, as
+    Kafka's format leaves base offset, length and epoch without one; and what ends at or below an
+    offset."""
     if not path.endswith(LOG_SUFFIX):
         size = disk.size(path)
         return [range(size)] if size else []
@@ -349,7 +350,7 @@ def _places(disk: MemoryFiles, path: str, below: int) -> list[range]:
 
 
 def _partition_of(path: str) -> str | None:
-    """The partition in whose directory a file lies; None for others, and for what is deleted."""
+    """Return the partition in whose directory a file lies, or None, also for deleted ones."""
     name = path.rpartition("/")[0].rpartition("/")[2]
     topic, dash, number = name.rpartition("-")
     return name if topic and dash and number.isdigit() else None

@@ -1,4 +1,4 @@
-"""One seed from its first draw to its verdict.
+"""It leads one seed from its first draw to its verdict.
 
     result = run_seed(17)
 
@@ -93,7 +93,7 @@ ROT_LOG_LINES = (
 
 @dataclass(slots=True)
 class Options:
-    """What a run may be told besides its seed."""
+    """A run may be told these besides its seed."""
 
     safety_s: float = SAFETY_S
     faults: Sequence[str] | None = None
@@ -111,7 +111,7 @@ class Options:
 
 @dataclass(slots=True)
 class Result:
-    """What became of a seed."""
+    """It is what became of a seed."""
 
     seed: int | str
     problems: list[str]
@@ -128,7 +128,7 @@ class Result:
 
     @property
     def clean(self) -> bool:
-        """Whether every promise was kept."""
+        """Return whether every promise was kept."""
         return not self.problems
 
 
@@ -153,14 +153,14 @@ def run_seed(seed: int | str, options: Options | None = None) -> Result:
 
 
 def run_quietly(seed: int | str, seconds: float) -> Result:
-    """A result without its events, for those who run many in other processes."""
+    """Return a result without its events, for those who run many in other processes."""
     result = run_seed(seed, Options(safety_s=seconds))
     result.events.clear()
     return result
 
 
 class Run:
-    """The parts of one run, and its course."""
+    """It has the parts of one run, and its course."""
 
     def __init__(self, seed: int | str, options: Options) -> None:
         self.seed = seed
@@ -177,7 +177,7 @@ class Run:
         self.nemesis: Nemesis | None = None
 
     async def main(self) -> None:
-        """The course of the run."""
+        """Run the course."""
         self.cluster = cluster = SimCluster(
             self.loop, self.knobs, self.entropy, safeguards=self.options.safeguards
         )
@@ -305,7 +305,7 @@ class Run:
         self.invariants.quiescent_check()
 
     async def _end_transactions(self, workload: Workload, txns: TxnWorkload) -> None:
-        """What is open is ended or runs out; what is left to copy is copied."""
+        """Let what is open be ended or run out; let what is left be copied."""
         timeout_s = CONVERGE_S + self.knobs.transaction_timeout_ms / 1000
         await txns.quieten(timeout_s=timeout_s)
         await until(self._decided, timeout_s=timeout_s, what="every transaction decided")
@@ -331,7 +331,7 @@ class Run:
         return ends
 
     def _core_suffices(self) -> bool:
-        """Whether what any two brokers hold is all that was committed."""
+        """Return whether what any two brokers hold is all that was committed."""
         return self.knobs.min_insync_replicas == 2 and self.knobs.flush == "commit"
 
     def _vouched_for_by_two(self) -> bool:
@@ -343,8 +343,8 @@ class Run:
         )
 
     def _at_rest_now(self) -> bool:
-        """The same by what the store holds at this moment, and not when it was last looked at: a
-        leader may have been chosen since who has not heard of it."""
+        """Return the same by what the store holds at this moment, and not when it was last looked
+        at: a leader may have been chosen since who has not heard of it."""
         self.invariants.check(self.loop.now_s)
         return self._at_rest()
 
@@ -436,15 +436,15 @@ class Run:
         return allowed
 
     def _offsets_expire_after_s(self) -> float | None:
-        """How long a group must be silent until it may lose its offsets. A broker whose clock jumps
-        may believe any time that; one that is ahead of who stamped the commit, that much less."""
+        """Return how long a group must be silent until it may lose its offsets. A broker whose
+        clock jumps may believe any time that; one that is ahead of who stamped the commit, that
+        much less."""
         if self.nemesis is not None and self.nemesis.applied["clock_jump"]:
             return 0.0 if self.knobs.offsets_retention_ms < 604_800_000 else None
         kept_ms = self.knobs.offsets_retention_ms * (1 - self.knobs.clock_rate_spread)
         return (kept_ms - self.cluster.clocks_differ_ms) / 1000
 
     def result(self) -> Result:
-        """What became of it."""
         return Result(
             self.seed,
             self.problems,
@@ -461,7 +461,7 @@ class Run:
 
 
 class _LogLines(logging.Handler):
-    """Lines with virtual time and host."""
+    """Its lines have virtual time and host."""
 
     def __init__(self, loop: SimLoop, sink: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)

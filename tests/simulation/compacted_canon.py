@@ -1,4 +1,4 @@
-"""The committed records of a partition that compacts: what is left may differ, what counts may not.
+"""A partition that compacts has a canon: what is left may differ, what counts may not.
 
 Each replica cleans its log for itself, so replicas differ in which old records they still have. A
 log equals the canon up to an offset when every record that it has below is the one that was
@@ -76,7 +76,7 @@ class CompactedCanon(Canon):
             self._equal[batch] = tuple(offsets)
 
     def _ended(self, header: BatchHeader, data: bytes) -> bool:
-        """Whether a batch is a marker; what it ends counts from now on, or is void."""
+        """Return whether a batch is a marker; what it ends counts from now on, or is void."""
         if not header.is_control:
             return False
         marker = decode_marker(data, verify=False)
@@ -89,7 +89,7 @@ class CompactedCanon(Canon):
         return True
 
     def is_superseded(self, offset: int) -> bool:
-        """Whether compaction may take away the record at an offset."""
+        """Return whether compaction may take away the record at an offset."""
         record = self.records.get(offset)
         if record is None or offset in self._void:
             return True
@@ -98,7 +98,7 @@ class CompactedCanon(Canon):
         return record.value is None or self._newest[record.key] != offset
 
     def superseded(self) -> set[int]:
-        """All such offsets, with those that were gone before anybody looked."""
+        """Return all such offsets, with those that were gone before anybody looked."""
         return {offset for offset in range(self.start, self.end) if self.is_superseded(offset)}
 
     def match(self, view: LogView) -> None:
@@ -117,7 +117,7 @@ class CompactedCanon(Canon):
             view.matched = min(batch.next, self.end)  # a hole may reach further
 
     def _held(self, view: LogView, index: int, batch: Batch) -> tuple[int, ...] | None:
-        """The offsets of a batch whose records are the committed ones; None when they are not."""
+        """Return the offsets of a batch if its records are the committed ones, else None."""
         held = self._equal.get(batch)
         if held is not None:
             return held
@@ -136,7 +136,7 @@ class CompactedCanon(Canon):
         return held
 
     def _all_there(self, low: int, high: int, held: tuple[int, ...]) -> bool:
-        """Whether what is not in ``held`` of [low, high) may be away."""
+        """Return whether what is not in ``held`` of [low, high) may be away."""
         first = bisect_left(self.offsets, low)
         last = bisect_left(self.offsets, high)
         if self.offsets[first:last] == list(held):
@@ -146,7 +146,7 @@ class CompactedCanon(Canon):
         )
 
     def compacted(self, views: Mapping[int, tuple[LogView, int]], log_start: int) -> Compacted:
-        """For the checker of [A33]: what is committed, and what replicas hold of it.
+        """Return what is committed, and what replicas hold of it, for the checker of [A33].
 
         :param views: by broker, its log and up to which offset to look.
         """
@@ -170,7 +170,7 @@ class CompactedCanon(Canon):
 
 
 def kept_in(view: LogView, index: int) -> list[Kept]:
-    """The records of a batch, by its number. :raises LookupError: it cannot be read."""
+    """Return the records of a batch, by its number. :raises LookupError: it cannot be read."""
     try:
         columns = decode_batch(view.batch_bytes(index))
     except CorruptBatchError as error:

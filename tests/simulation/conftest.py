@@ -1,4 +1,4 @@
-"""What tests with simulated clusters share."""
+"""Tests with simulated clusters share this."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulation.loop import silence
 
 @pytest.fixture
 def failed_runs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """For tests whose runs fail: the exception holds what ran when it was raised, and the record
+    """The runs of some tests fail: the exception holds what ran when it was raised, and the record
     of the log holds the exception. Clients that were killed would say in a later test, when a
     collection finds them, that nobody closed them."""
     yield

@@ -1,4 +1,4 @@
-"""The simulator under the contract suites of the ports, beside the machine's own things.
+"""The contract suites of the ports run on the simulator, beside the machine's own things.
 
 pytest-asyncio runs a loop several times for one test: for fixtures, for the test, for their ends.
 ``ContractLoop`` lets it. The test itself is the simulator; what it opens belongs to processes of
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class ContractLoop(SimLoop):
-    """A simulation that is run piece by piece, with hosts "server", "client" and "zk"."""
+    """It is a simulation that is run piece by piece, with hosts "server", "client" and "zk"."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -41,7 +41,7 @@ class ContractLoop(SimLoop):
             )
 
     def life(self, name: str) -> Process:
-        """The process on a host."""
+        """Return the process on a host."""
         process = self.network.hosts[name].process
         assert process is not None
         return process
@@ -79,7 +79,7 @@ class ContractLoop(SimLoop):
 
 
 class SimStreams:
-    """Between two simulated hosts."""
+    """Its streams are between two simulated hosts."""
 
     def __init__(self, loop: ContractLoop) -> None:
         self._loop = loop
@@ -106,7 +106,7 @@ class SimStreams:
 
 
 class SimStoreHarness:
-    """``StoreHarness`` over the simulator's store; the users of all stores are on "client"."""
+    """This ``StoreHarness`` uses the simulator's store; the users of all stores are on "client"."""
 
     def __init__(self, loop: ContractLoop) -> None:
         self._client, self._zookeeper = loop.life("client"), loop.life("zk")
@@ -162,7 +162,7 @@ class SimStoreHarness:
 
 
 class UsedElsewhere:
-    """A store whose calls are made by its own process, for a test that is another."""
+    """Its own process makes the calls of this store, for a test that is another."""
 
     def __init__(self, store: MetadataStore, process: Process) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Rare states that runs have reached: 'sometimes' assertions, counted over a campaign.
+"""Runs have reached rare states: 'sometimes' assertions are counted over a campaign.
 
 Three sources feed the counters: log lines of the product, whose names are stable; what is written
 to the metadata store; and ``hit``, for what the simulator sees itself. A name that stays at zero
@@ -35,7 +35,7 @@ When = Callable[[Any], bool]
 
 
 class Sight(NamedTuple):
-    """A log line that shows a state."""
+    """It is a log line that shows a state."""
 
     name: str
     logger: str
@@ -336,7 +336,7 @@ NAMES: tuple[str, ...] = tuple(dict.fromkeys((*(s.name for s in FROM_LOGS), *FRO
 
 
 class Coverage:
-    """The counters of one run, and its alarming log lines."""
+    """It has the counters of one run, and its alarming log lines."""
 
     def __init__(self, *, min_isr: int = 2) -> None:
         self.counts: Counter[str] = Counter()
@@ -349,7 +349,7 @@ class Coverage:
         self.counts[name] += times
 
     def missing(self) -> list[str]:
-        """Names that were never reached."""
+        """Return names that were never reached."""
         return [name for name in NAMES if not self.counts[name]]
 
     @contextmanager
@@ -379,11 +379,11 @@ class Coverage:
     # ---- the store
 
     def controller_elected(self, epoch: int, session: int) -> None:
-        """For ``StoreView.on_controller``."""
+        """Serve as ``StoreView.on_controller``."""
         self.hit("controller_elected")
 
     def state_changed(self, change: StateChange) -> None:
-        """For ``StoreView.on_change``."""
+        """Serve as ``StoreView.on_change``."""
         before, after = change.before, change.after
         if before is None:
             return
@@ -420,7 +420,7 @@ class Coverage:
 
 
 class _Ear(logging.Handler):
-    """Counts what log lines show, and keeps the alarming ones."""
+    """It counts what log lines show, and keeps the alarming ones."""
 
     def __init__(
         self, coverage: Coverage, now: Callable[[], float], host: Callable[[], str]

@@ -1,4 +1,4 @@
-"""Faults of disks that fail for good; imported for their registration."""
+"""Faults of disks are imported for their registration: these disks fail for good."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ async def replace_disk(self: Nemesis) -> None:
 
 
 def _vouched(self: Nemesis, broker: Broker, replaced: str) -> dict[TopicPartition, int]:
-    """What the broker has had to this day on disks other than the one that is replaced: the broker
-    epochs under which it was admitted."""
+    """Return what the broker has had to this day on disks other than the one that is replaced: the
+    broker epochs under which it was admitted."""
     found = {}
     for name, stored in self.invariants.store.partitions.items():
         log, data = broker.logs.get(name), self.cluster.partition_state(*name)
@@ -130,7 +130,7 @@ def _vouched(self: Nemesis, broker: Broker, replaced: str) -> dict[TopicPartitio
 
 
 def check_claim(cluster: SimCluster, broker_id: int, admitted: dict[TopicPartition, int]) -> None:
-    """Whether the registration of a broker keeps what it was admitted with.
+    """Check that the registration of a broker keeps what it was admitted with.
 
     :raises InvariantViolation: [I28], it does not.
     """
@@ -163,7 +163,7 @@ async def _offline(self: Nemesis, broker: Broker, path: str) -> None:
 
 @fault
 async def failed_append(self: Nemesis) -> None:
-    """EIO in the middle of a batch."""
+    """Fail with EIO in the middle of a batch."""
     broker_id = self._any()
     if not self._may_fail(broker_id):
         return
@@ -174,7 +174,7 @@ async def failed_append(self: Nemesis) -> None:
 
 @fault
 async def disk_full(self: Nemesis) -> None:
-    """No room at any byte; later there is again."""
+    """Leave no room at any byte; later there is again."""
     broker_id = self._any()
     if self._may_fail(broker_id):
         self.cluster.disks[broker_id].set_free_bytes(self.chance.randint(0, 3000))

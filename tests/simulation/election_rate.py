@@ -15,11 +15,11 @@ from simulation.store_view import InvariantViolation
 WINDOW_S = 5.0
 
 ELECTIONS_MAX = 25
-"""In any window. A broker that its peers refused once caused 250 elections a second."""
+"""The most in any window. A broker that its peers refused once caused 250 elections a second."""
 
 
 class ElectionRate:
-    """Counts elections. ``now`` gives the simulated time, in seconds."""
+    """It counts elections. ``now`` gives the simulated time, in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -28,7 +28,7 @@ class ElectionRate:
         """In any window so far."""
 
     def elected(self, epoch: int, session: int) -> None:
-        """For ``StoreView.on_controller``.
+        """Serve as ``StoreView.on_controller``.
 
         :raises InvariantViolation: [I26].
         """

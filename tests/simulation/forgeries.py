@@ -1,5 +1,5 @@
-"""Orders that no controller gave: garbled on their way, or forged by whoever reaches the listener
-between brokers."""
+"""No controller gave these orders: they were garbled on their way, or forged by whoever reaches the
+listener between brokers."""
 
 from __future__ import annotations
 

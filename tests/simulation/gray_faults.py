@@ -1,4 +1,4 @@
-"""Gray failures: machines that work in most ways and are wrong in one. Imported to register"""
+"""Gray failures are machines that work in most ways and are wrong in one; imported to register."""
 
 from __future__ import annotations
 

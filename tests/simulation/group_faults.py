@@ -1,4 +1,4 @@
-"""Faults of consumer groups; imported for their registration.
+"""Faults of consumer groups are imported for their registration.
 
 Without groups in the run they do nothing.
 """
@@ -20,7 +20,7 @@ MOMENT_S = 4.0
 
 
 def _group(self: Nemesis) -> str | None:
-    """One of the groups of the run."""
+    """Return one of the groups of the run."""
     if self.groups is None or not self.groups.groups:
         return None
     return self.chance.choice(self.groups.groups)
@@ -32,7 +32,7 @@ def _members(self: Nemesis, group: str) -> list[Member]:
 
 
 def coordinator_of(self: Nemesis, group: str) -> int | None:
-    """The broker that leads the group's partition, by the store."""
+    """Return the broker that leads the group's partition, by the store."""
     count = self.cluster.knobs.offsets_topic_num_partitions
     name = TopicPartition(GROUP_TOPIC, coordinator_partition(group, count))
     stored = self.invariants.store.partitions.get(name)
@@ -41,7 +41,7 @@ def coordinator_of(self: Nemesis, group: str) -> int | None:
 
 
 def state_of(self: Nemesis, group: str) -> Group | None:
-    """The group as its coordinator knows it."""
+    """Return the group as its coordinator knows it."""
     broker = self.cluster.brokers.get(coordinator_of(self, group) or 0)
     if broker is None:
         return None

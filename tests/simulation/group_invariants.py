@@ -1,4 +1,4 @@
-"""Invariants of consumer groups, checked on what is durable of them: [I18], [I19], [I20], [I22].
+"""Invariants of consumer groups are checked on what is durable of them: [I18], [I19], [I20], [I22].
 
 Every generation of a group is a record of the internal topic before any member hears of it, so the
 committed records, in their order, are the history of all groups, whoever coordinated them.
@@ -40,7 +40,7 @@ __all__ = ["GroupInvariants"]
 
 
 class GroupInvariants:
-    """Takes in what is committed to the internal topic, once."""
+    """It takes in what is committed to the internal topic, once."""
 
     def __init__(self) -> None:
         self.generations: dict[str, int] = {}
@@ -72,7 +72,7 @@ class GroupInvariants:
             self._taken[name] = canon, len(offsets)
 
     def take(self, fact: GroupFact, partitions: Mapping[str, int]) -> None:
-        """One generation, or the end of a group; ``partitions`` is how many topics have."""
+        """Take one generation, or the end of a group; ``partitions`` is how many topics have."""
         saved = fact.saved
         if saved is None:
             self.generations.pop(fact.group, None)
@@ -112,7 +112,7 @@ def _check_assignments(fact: GroupFact, saved: SavedGroup, partitions: Mapping[s
 
 
 def _claims(wants: Mapping[str, ConsumerSubscription]) -> dict[TopicPartition, list[str]]:
-    """By partition, who says in the newest generation to own it."""
+    """Return, by partition, who says in the newest generation to own it."""
     newest: dict[TopicPartition, tuple[int, list[str]]] = {}
     for member_id, subscription in wants.items():
         for partition in subscription.owned:

@@ -1,4 +1,4 @@
-"""Consumers in groups while the world breaks: members that come, go, crash, dawdle and commit.
+"""Consumers are in groups while the world breaks: members come, go, crash, dawdle and commit.
 
 Each member is a process of its own that subscribes, polls, and commits, by itself or automatically.
 Now and then it asks what is committed, closes and begins anew, or takes longer between two polls
@@ -32,7 +32,7 @@ EXPECTED = (OncelogError, OSError, TimeoutError)
 
 
 class GroupWorkload:
-    """All groups of a run.
+    """It has all groups of a run.
 
     :param topics: what every group subscribes to.
     """
@@ -63,7 +63,7 @@ class GroupWorkload:
 
     @property
     def groups(self) -> list[str]:
-        """Their names."""
+        """Return their names."""
         return list(dict.fromkeys(member.group for member in self.members))
 
     def _add(self, group: str, index: str) -> Member:
@@ -125,7 +125,7 @@ class GroupWorkload:
                 await asyncio.sleep(0.5)
 
     def join(self, group: str) -> Member:
-        """One more member, for as long as it is not told to ``leave``."""
+        """Add one more member, for as long as it is not told to ``leave``."""
         member = self._add(group, f"x{len(self.members)}")
         self._start(member)
         return member
@@ -181,7 +181,7 @@ class GroupWorkload:
 
 
 class Member:
-    """One member of a group, again and again after each crash."""
+    """It is one member of a group, again and again after each crash."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Member:
     # ---- what faults do
 
     def kill(self) -> None:
-        """As kill -9."""
+        """Kill it as kill -9 does."""
         if self.process is not None and self.process.alive:
             self.workload.cluster.loop.trace(f"crash {self.name}")
             self.process.kill()

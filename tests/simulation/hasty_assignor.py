@@ -1,4 +1,4 @@
-"""An assignor that hands partitions over at once: a rule of cooperative rebalancing switched off.
+"""This assignor hands partitions over at once: a rule of cooperative rebalancing is switched off.
 
 For the ablation of [I20]. It shares out as ``cooperative-sticky`` does, but does not wait until
 the owner of a partition has given it up, so that for a while two members read it.
@@ -27,17 +27,16 @@ class HastyAssignor:
     def subscription_user_data(
         self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
     ) -> bytes:
-        """Nothing."""
         return b""
 
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
     ) -> dict[str, ConsumerAssignment]:
-        """At once, whoever still owns it."""
+        """Assign at once, whoever still owns it."""
         claims = {member: (wants.generation, wants.owned) for member, wants in members.items()}
         return assignments(share_out(partitions, members, claims))
 
 
 def strategies(names: str) -> tuple[str | Assignor, ...]:
-    """What a consumer is given for names with commas."""
+    """Return what a consumer is given for names with commas."""
     return tuple(HastyAssignor() if name == NAME else name for name in names.split(","))

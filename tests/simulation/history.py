@@ -1,4 +1,4 @@
-"""Histories as checkers read them: events paired to operations, and who wrote and read what.
+"""Checkers read histories: events are paired to operations, and each knows who wrote and read.
 
 The format and its recorder are :mod:`oncelog.history_events`, the same for the simulator, for tests
 with real processes and for benchmarks.
@@ -59,23 +59,23 @@ Key = tuple[str, int]
 
 
 def value_of(topic: str, partition: int, process: str, number: int) -> bytes:
-    """The value that a workload writes: unique, and naming its partition."""
+    """Return the value that a workload writes: unique, and naming its partition."""
     return f"{topic}/{partition}/{process}/{number}".encode()
 
 
 def keyed_value_of(topic: str, partition: int, process: str, number: int, key: bytes) -> bytes:
-    """The same for a topic that is compacted: it names the record's key, see :func:`key_of`."""
+    """Return the same for a compacted topic: it names the record's key, see :func:`key_of`."""
     return value_of(topic, partition, process, number) + b"/#" + key + b"/"
 
 
 def key_of(value: bytes) -> bytes | None:
-    """The key that a value names, if it was made by :func:`keyed_value_of`."""
+    """Return the key that a value names, if it was made by :func:`keyed_value_of`."""
     _, mark, rest = value.partition(b"#")
     return rest.partition(b"/")[0] if mark else None
 
 
 def place_of(value: bytes) -> Key | None:
-    """The partition that a value names; None if it was not made by :func:`value_of`."""
+    """Return the partition that a value names, or None if it was not made by :func:`value_of`."""
     parts = value.split(b"/", 2)
     if len(parts) < 3 or not parts[1].isdigit():
         return None
@@ -83,7 +83,8 @@ def place_of(value: bytes) -> Key | None:
 
 
 def read_events(stream: TextIO) -> Iterator[Event]:
-    """The events of a file of JSON lines. A torn last line, of a process that died, is left out.
+    """Yield the events of a file of JSON lines. A torn last line, of a process that died, is left
+    out.
 
     :raises ValueError: another line is not an event.
     """
@@ -94,7 +95,7 @@ def read_events(stream: TextIO) -> Iterator[Event]:
 
 @dataclass(slots=True, eq=False)
 class Op:
-    """One operation: its invocation and what ended it, if anything did."""
+    """It is one operation: its invocation and what ended it, if anything did."""
 
     index: int
     """The place of its first event in the history."""
@@ -105,47 +106,47 @@ class Op:
     txn: Op | None = None
     """The transaction that it is a part of."""
     parts: list[Op] = field(default_factory=list)
-    """Of a transaction: its sends and commits."""
+    """A transaction's sends and commits."""
     asked: int | None = None
-    """Of a transaction: the place in the history where its commit was about to be asked for."""
+    """A transaction's place in the history where its commit was about to be asked for."""
     wins: Op | None = None
-    """Of a writer's part of a shared transaction: the whole, whose commit named it."""
+    """The whole whose commit named this writer's part of a shared transaction."""
     winners: list[Op] = field(default_factory=list)
-    """Of a shared transaction: the parts that its commit named."""
+    """The parts of a shared transaction that its commit named."""
 
     @property
     def f(self) -> str:
-        """What was done: "send", "poll", "txn", "assign", ..."""
+        """Return what was done: "send", "poll", "txn", "assign" and others."""
         return self.invoke.f
 
     @property
     def client(self) -> tuple[str, str]:
-        """(process, client)."""
+        """Return (process, client)."""
         return self.invoke.process, self.invoke.client
 
     @property
     def group(self) -> str:
-        """The group that it names; empty when it names none."""
+        """Return the group that it names; empty when it names none."""
         return self.invoke.group
 
     @property
     def member(self) -> str:
-        """The member id that it names; empty from outside of the group."""
+        """Return the member id that it names; empty from outside of the group."""
         return self.invoke.member
 
     @property
     def generation(self) -> int:
-        """The generation that it names, or -1."""
+        """Return the generation that it names, or -1."""
         return self.invoke.generation
 
     @property
     def outcome(self) -> str:
-        """ "ok", "fail" or "info"."""
+        """Return "ok", "fail" or "info"."""
         return "info" if self.end is None else self.end.type
 
     @property
     def fate(self) -> str:
-        """What became of its effects: "ok", "fail" or "info"; see the rules of this module."""
+        """Return what became of its effects: "ok", "fail" or "info"; the module has the rules."""
         if self.txn is not None:
             fate = self.txn.fate
             return self.outcome if fate == "ok" or self.outcome == "fail" else fate
@@ -158,12 +159,12 @@ class Op:
 
     @property
     def reads_uncommitted(self) -> bool:
-        """Whether its client reads what is not decided yet."""
+        """Return whether its client reads what is not decided yet."""
         return self.invoke.client.startswith("uncommitted")
 
     @property
     def mops(self) -> tuple[MicroOp, ...]:
-        """The micro-operations, with offsets where they are known."""
+        """Return the micro-operations, with offsets where they are known."""
         return self.end.mops if self.end is not None and self.end.mops else self.invoke.mops
 
     def __str__(self) -> str:
@@ -171,17 +172,17 @@ class Op:
 
 
 class Write(NamedTuple):
-    """One value sent to one partition."""
+    """It is one value sent to one partition."""
 
     op: Op
     place: int
     """Which micro-operation of ``op``."""
     offset: int | None
-    """Where it is by the acknowledgement; None without one."""
+    """The place that the acknowledgement names; None without one."""
 
 
 class Read(NamedTuple):
-    """One record that a poll returned."""
+    """It is one record that a poll returned."""
 
     op: Op
     offset: int
@@ -189,7 +190,7 @@ class Read(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """What a leader said of its partition, in the order in which one observer heard it.
+    """A leader said this of its partition, in the order in which one observer heard it.
 
     Observers are compared with themselves only: their answers overtake each other on the way.
     """
@@ -206,21 +207,21 @@ class Watermark(NamedTuple):
 
 @dataclass(slots=True)
 class Order:
-    """What is known of one partition's log: values by offset, as first seen."""
+    """It is what is known of one partition's log: values by offset, as first seen."""
 
     values: dict[int, bytes | None] = field(default_factory=dict)
     offsets: list[int] = field(default_factory=list)
     """The known offsets, sorted: a record's place among them is its dense index."""
 
     def between(self, low: int, high: int) -> Sequence[int]:
-        """Known offsets strictly between two."""
+        """Return known offsets strictly between two."""
         if high - low <= 1:
             return ()
         return self.offsets[bisect_right(self.offsets, low) : bisect_left(self.offsets, high)]
 
 
 class History:
-    """A whole run: events in the order in which they were recorded."""
+    """It is a whole run: events in the order in which they were recorded."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.events = list(events)
@@ -234,12 +235,12 @@ class History:
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> History:
-        """A history of events, in the order in which they were recorded."""
+        """Make a history of events, in the order in which they were recorded."""
         return cls(events)
 
     @classmethod
     def from_lines(cls, stream: TextIO) -> History:
-        """A history of JSON lines."""
+        """Make a history of JSON lines."""
         return cls(read_events(stream))
 
     def _pair(self) -> None:
@@ -281,12 +282,12 @@ class History:
 
     @cached_property
     def txns(self) -> list[Op]:
-        """Transactions; of a shared one the whole, without its writers' parts."""
+        """Return transactions; of a shared one the whole, without its writers' parts."""
         return [op for op in self.ops if op.f == "txn" and op.wins is None]
 
     @cached_property
     def sending(self) -> list[Op]:
-        """Operations that may have written."""
+        """Return operations that may have written."""
         return [op for op in self.ops if op.f in ("send", "txn")]
 
     @cached_property
@@ -296,17 +297,17 @@ class History:
 
     @cached_property
     def grouping(self) -> list[Op]:
-        """Operations of groups' members, and of others on committed offsets; and crashes."""
+        """Return operations of groups' members, and of others on committed offsets; and crashes."""
         return [op for op in self.ops if op.group or op.f == "crash"]
 
     @cached_property
     def groups(self) -> dict[tuple[str, str], str]:
-        """The group of each client that is in one."""
+        """Return the group of each client that is in one."""
         return {op.client: op.group for op in self.ops if op.group and op.member}
 
     @cached_property
     def writes(self) -> dict[Key, dict[bytes, Write]]:
-        """Every value that somebody tried to write, by partition."""
+        """Return every value that somebody tried to write, by partition."""
         found: dict[Key, dict[bytes, Write]] = {}
         for op in self.sending:
             acked = op.outcome == "ok"
@@ -318,7 +319,7 @@ class History:
 
     @cached_property
     def reads(self) -> dict[Key, list[Read]]:
-        """Every record that was polled, by partition."""
+        """Return every record that was polled, by partition."""
         found: dict[Key, list[Read]] = {}
         for op in self.reading:
             if op.f == "assign":
@@ -331,7 +332,7 @@ class History:
 
     @cached_property
     def safe_reads(self) -> dict[Key, list[Read]]:
-        """Those by clients that are handed nothing but what is decided."""
+        """Return those by clients that are handed nothing but what is decided."""
         return {
             key: [read for read in reads if not read.op.reads_uncommitted]
             for key, reads in self.reads.items()
@@ -339,7 +340,7 @@ class History:
 
     @cached_property
     def seen(self) -> dict[Key, dict[bytes, dict[int, Op]]]:
-        """Where each value was polled: offsets, each with the first operation that did."""
+        """Return where each value was polled: offsets, each with the first operation that did."""
         found: dict[Key, dict[bytes, dict[int, Op]]] = {}
         for key, reads in self.safe_reads.items():
             values = found.setdefault(key, {})
@@ -350,7 +351,7 @@ class History:
 
     @cached_property
     def ends(self) -> dict[Key, int]:
-        """The highest offset that anyone polled, by partition."""
+        """Return the highest offset that anyone polled, by partition."""
         return {
             key: max(read.offset for read in reads)
             for key, reads in self.safe_reads.items()
@@ -359,7 +360,7 @@ class History:
 
     @cached_property
     def proven(self) -> frozenset[int]:
-        """Indexes of unfinished operations that must have happened: an ok poll saw a value."""
+        """Return indexes of unfinished operations whose values an ok poll saw."""
         found = set()
         for key, reads in self.safe_reads.items():
             writes = self.writes.get(key, {})
@@ -370,7 +371,7 @@ class History:
         return frozenset(found)
 
     def order(self, key: Key, *, acks: bool) -> Order:
-        """What is known of a partition by polls and, with ``acks``, by acknowledgements."""
+        """Return what is known of a partition by polls and, with ``acks``, by acknowledgements."""
         return self.orders(acks=acks).get(key, _UNKNOWN)
 
     def orders(self, *, acks: bool) -> dict[Key, Order]:
@@ -400,7 +401,7 @@ class History:
 
     @cached_property
     def watermarks(self) -> list[Watermark]:
-        """What clients were told in their fetches."""
+        """Return what clients were told in their fetches."""
         return [
             Watermark(
                 "/".join(op.client),

@@ -1,4 +1,4 @@
-"""Addresses and directories that are taken for what they are not. Imported to register"""
+"""Addresses and directories are taken for what they are not; imported to register."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ STRANGER = "stranger"
 
 
 class OfTheLiving(SimMetadataStore):
-    """The store of a clone. It may register only while its original lives, in a session that goes
-    on: else it would be right to take over, and what was written since the copy would be lost by
-    the fault and not by the product. Then nobody answers it, until the fault ends it."""
+    """It is the store of a clone. It may register only while its original lives, in a session that
+    goes on: else it would be right to take over, and what was written since the copy would be lost
+    by the fault and not by the product. Then nobody answers it, until the fault ends it."""
 
     def __init__(self, cluster: SimCluster, broker_id: int, **options: Any) -> None:
         super().__init__(cluster.zookeeper, server_process=cluster.zookeeper_process, **options)
@@ -62,7 +62,7 @@ class Tacit:
 
 
 def elsewhere(cluster: SimCluster, broker_id: int, process: Process, name: str) -> BrokerConfig:
-    """The settings of a broker, on another host."""
+    """Return the settings of a broker, on another host."""
     address = cluster.network.hosts[name].address
     config = cluster.config(broker_id)
     listeners = [

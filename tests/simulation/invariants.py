@@ -1,4 +1,4 @@
-"""Invariants with global knowledge, checked between the events of a simulated cluster.
+"""Invariants with global knowledge are checked between the events of a simulated cluster.
 
 They come from Vanlightly's TLA+ of Kafka's replication (KIP-966).
 ``check`` costs next to nothing while nothing changes; it compares what is new since the last call.
@@ -78,7 +78,7 @@ _OF_CONTENT = frozenset({"I2", "I4", "I5", "I6", "I7", "I8", "I9", "I23", "A30",
 
 
 class Invariants:
-    """Watches one cluster. Call ``check`` often; it raises at the first breach.
+    """It watches one cluster. Call ``check`` often; it raises at the first breach.
 
     :raises InvariantViolation: from every method but the notes.
     """
@@ -113,7 +113,7 @@ class Invariants:
     # ---- what the simulator tells
 
     def note(self, event: Event) -> None:
-        """Something that a client did: what it was told and what it read are taken from there."""
+        """Note something that a client did: what it was told and what it read count."""
         if event.type != "ok":
             return
         for mop in event.mops:
@@ -161,7 +161,7 @@ class Invariants:
     # ---- looking
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """The true one: the highest that any leader has shown."""
+        """Return the true one: the highest that any leader has shown."""
         truth = self._truths.get(TopicPartition(topic, partition))
         return 0 if truth is None else truth.high
 
@@ -353,7 +353,7 @@ class Invariants:
             truth.canon.match(replica.view)
 
     def _check_vouched(self, stored: StoredPartition, truth: Truth) -> None:
-        """[I2], [I4], [I5], [I9]: who is in ISR or ELR holds everything committed."""
+        """Check [I2], [I4], [I5], [I9]: who is in ISR or ELR holds everything committed."""
         high, state = truth.high, stored.state
         for broker_id in state.vouched:
             replica = truth.replicas[broker_id]
@@ -389,7 +389,7 @@ class Invariants:
     def _check_durable(
         self, stored: StoredPartition, truth: Truth, replica: Replica, view: LogView
     ) -> None:
-        """With flush=commit what counts is on the disk, names of files included."""
+        """Check that with flush=commit what counts is on the disk, names of files included."""
         durable = view.durable_end()
         if durable < min(truth.high, truth.canon.end) and not replica.exempt:
             raise InvariantViolation(
@@ -402,7 +402,7 @@ class Invariants:
         return replica.damaged or (self.rules.flush != "commit" and replica.harmed_life is not None)
 
     def _excused(self, replica: Replica, state: StoreState) -> bool:
-        """Whether a vouched replica may be short of records for the moment."""
+        """Return whether a vouched replica may be short of records for the moment."""
         if replica.knows or not self._is_suspect(replica):
             return replica.exempt
         if replica.life is replica.harmed_life or replica.life_epoch < 0:
@@ -517,15 +517,15 @@ class Invariants:
                 raise InvariantViolation(found.anomaly, str(found))
 
     def replicas(self) -> dict[tuple[str, int], Replicas]:
-        """The logs of the running members of each ISR, for the checkers; as of the last check."""
+        """Return the logs of the running members of each ISR, as of the last check."""
         return at_rest.replicas(self._pairs())
 
     def compacted(self) -> dict[tuple[str, int], Compacted]:
-        """Partitions that compact, for the checker of [A33]; as of the last check."""
+        """Return partitions that compact, for the checker of [A33]; as of the last check."""
         return at_rest.compacted(self._pairs())
 
     def superseded(self) -> dict[tuple[str, int], set[int]]:
-        """Offsets that compaction may have taken away, by partition."""
+        """Return offsets that compaction may have taken away, by partition."""
         return {
             (name.topic, name.partition): truth.canon.superseded()
             for name, truth in self._truths.items()
@@ -563,7 +563,7 @@ def _recover(replica: Replica, truth: Truth) -> None:
 
 
 def _difference(view: LogView | None, truth: Truth) -> str:
-    """In words, where a log leaves the canon."""
+    """Say where a log leaves the canon."""
     if view is None:
         return "there is no log"
     mine, canon = view.at(view.matched), truth.canon.at(view.matched)
@@ -579,7 +579,7 @@ def _check_epoch_order(where: str, entries: list[tuple[int, int]], end: int) -> 
 
 
 def _check_fetchers(broker: Broker) -> None:
-    """[I13]: one fetcher for a follower, none for a leader, for nobody's, and for a failed one."""
+    """Check [I13]: a follower has one fetcher; a leader, nobody's and a failed one have none."""
     manager = broker.replicas
     for name, partition in manager._partitions.items():
         fetchers = [leader for leader, loop in manager._loops.items() if name in loop]

@@ -1,4 +1,4 @@
-"""What a seed draws before it runs: settings of brokers and clients, the wires, the clocks.
+"""A seed draws this before it runs: settings of brokers and clients, the wires, the clocks.
 
 Swarm style: each seed takes another point of the space, far outside of the defaults, because bugs
 live where sizes are tiny and time-outs meet. ``Knobs()`` is a calm cluster, for scenarios.
@@ -24,7 +24,7 @@ STRATEGIES = (
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """Values of one run. Times in milliseconds unless the name says seconds."""
+    """It has the values of one run. Times in milliseconds unless the name says seconds."""
 
     brokers: int = 3
     partitions: int = 4
@@ -35,7 +35,7 @@ class Knobs:
     flush_inline_bytes_max: int = 16 * 1024
     log_dirs: int = 1
     log_dir_sync_timeout_ms: int = 10_000
-    """Above what ``slow_disk`` takes: a slow disk is not a hung one."""
+    """More than ``slow_disk`` takes: a slow disk is not a hung one."""
     segment_bytes: int = 1024 * 1024
     index_interval_bytes: int = 4096
     unclean_election: bool = False
@@ -72,7 +72,7 @@ class Knobs:
     """Consumer groups, with members of their own; see ``group_workload``."""
     group_members: int = 2
     group_strategy: str = "cooperative-sticky"
-    """Of all groups; several that members offer, with commas."""
+    """The strategy of all groups; several that members offer, with commas."""
     group_static: bool = False
     group_pattern: bool = False
     """Members subscribe by a pattern, not by a list."""
@@ -90,9 +90,9 @@ class Knobs:
     compacted: int = 0
     """Partitions of a second topic, which compacts."""
     keys: int = 6
-    """Of that topic's records, in each partition."""
+    """The keys of that topic's records, in each partition."""
     compacted_segment_bytes: int = 4096
-    """Of that topic and of the internal one."""
+    """The size for that topic and for the internal one."""
     log_cleaner_backoff_ms: int = 500
     min_cleanable_dirty_ratio: float = 0.3
     delete_retention_ms: int = 86_400_000
@@ -121,7 +121,7 @@ class Knobs:
 
     @classmethod
     def draw(cls, entropy: Entropy) -> Knobs:
-        """The values of a seed."""
+        """Draw the values of a seed."""
         rare = entropy.random
         pick = entropy.choice
         drawn = cls(
@@ -182,7 +182,7 @@ class Knobs:
         return drawn._with_transactions(entropy)._bounded()
 
     def _with_transactions(self, entropy: Entropy) -> Knobs:
-        """These, and who writes in transactions; drawn last: older seeds stay themselves."""
+        """Add those who write in transactions; they are drawn last: older seeds stay themselves."""
         pick = entropy.choice
         return replace(
             self,
@@ -200,7 +200,7 @@ class Knobs:
         )
 
     def _bounded(self) -> Knobs:
-        """These, so that no seed takes much longer than the others."""
+        """Bound them, so that no seed takes much longer than the others."""
         bounded = self
         if bounded.groups or bounded.transactional:  # who send and poll too
             bounded = replace(bounded, clients=bounded.clients - 1)
@@ -218,7 +218,7 @@ class Knobs:
         return bounded
 
     def describe(self) -> str:
-        """The values that are not the calm ones."""
+        """Return the values that are not the calm ones."""
         calm = Knobs()
         texts = [
             f"{field.name}={getattr(self, field.name)}"
@@ -228,7 +228,7 @@ class Knobs:
         return " ".join(texts) or "the calm ones"
 
     def producer_safeguards(self) -> ProducerSafeguards:
-        """The rules of producers that are in force."""
+        """Return the rules of producers that are in force."""
         return ProducerSafeguards(
             reinit_after_indefinite=self.reinit_after_indefinite,
             indefinite_stays_indefinite=self.indefinite_stays_indefinite,
@@ -236,11 +236,11 @@ class Knobs:
 
     @property
     def transactional(self) -> bool:
-        """Whether there are transactions."""
+        """Return whether there are transactions."""
         return bool(self.tellers or self.copiers or self.owners)
 
     def broker_settings(self) -> dict[str, Any]:
-        """What goes into ``BrokerConfig``."""
+        """Return what goes into ``BrokerConfig``."""
         return {
             "zookeeper_session_timeout_ms": self.zookeeper_session_timeout_ms,
             "replica_lag_time_max_ms": self.replica_lag_time_max_ms,

@@ -1,4 +1,4 @@
-"""Requests that come again, late, over another connection: what a network and retries may do.
+"""Requests come again, late, over another connection, as a network and retries may do it.
 
 Rules: what transactional clients and brokers ask of brokers is kept as it went out, byte for byte;
 a *ghost*, a process of its own, sends it again, to the same broker or to another, after the
@@ -35,7 +35,7 @@ CLIENTS = ("client-teller", "client-copier", "client-owner", "client-writer", "c
 
 
 class Kept(NamedTuple):
-    """One request, as it was sent."""
+    """It is one request, as it was sent."""
 
     api_key: ApiKey
     target: str
@@ -47,7 +47,7 @@ class Kept(NamedTuple):
 
 
 class LateRequests:
-    """Keeps requests of a cluster, and has them come again."""
+    """It keeps requests of a cluster, and has them come again."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster

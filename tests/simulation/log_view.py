@@ -1,4 +1,4 @@
-"""What the files of a replica hold, read behind the broker's back: for the invariants.
+"""The files of a replica are read behind the broker's back: for the invariants.
 
 Owns the walk over batch headers, incrementally: what was walked is not read again unless the log
 was cut. Rules:
@@ -32,7 +32,7 @@ _HEADER = struct.Struct(">qIiBIHi")
 
 
 class Batch(NamedTuple):
-    """One batch, as far as two replicas must agree on it."""
+    """It is one batch, as far as two replicas must agree on it."""
 
     base: int
     next: int
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
 
 class _Piece:
-    """The batches of one segment file."""
+    """It has the batches of one segment file."""
 
     __slots__ = ("first", "path", "size")
 
@@ -55,11 +55,11 @@ class _Piece:
 
 
 Rots = dict[tuple[str, int], tuple[bytes, bytes]]
-"""What rot made of a batch, and what it was: by path and position of the batch."""
+"""A batch as rot made it, and as it was: by path and position of the batch."""
 
 
 class LogView:
-    """The batches of one replica, in order; ``end`` is the offset after the last."""
+    """It has the batches of one replica, in order; ``end`` is the offset after the last."""
 
     def __init__(self, files: MemoryFiles, rots: Rots | None = None) -> None:
         self.files = files
@@ -82,7 +82,7 @@ class LogView:
 
     @property
     def rotten(self) -> bool:
-        """Whether a batch of it has rotted, at any time."""
+        """Return whether a batch of it has rotted, at any time."""
         return bool(self._rots)
 
     def durable_end(self) -> int:
@@ -102,7 +102,7 @@ class LogView:
         return self.batches[self._durable - 1].next if self._durable else self.start
 
     def records_of(self, batch: Batch) -> Iterator[tuple[int, bytes | None]]:
-        """(offset, value) of the records of a batch that is here.
+        """Yield (offset, value) of the records of a batch that is here.
 
         :raises LookupError: it is not, or cannot be read.
         """
@@ -115,11 +115,11 @@ class LogView:
         return zip(columns.offsets(), columns.values, strict=True)
 
     def at(self, offset: int) -> Batch | None:
-        """The batch that covers an offset, or None."""
+        """Return the batch that covers an offset, or None."""
         return _covering(self.bases, self.batches, offset)
 
     def batch_bytes(self, index: int) -> bytes:
-        """The bytes of a batch, by its number, as they were before they rotted.
+        """Return the bytes of a batch, by its number, as they were before they rotted.
 
         :raises LookupError: the file is gone.
         """
@@ -129,7 +129,8 @@ class LogView:
         return original if data == rotten else data
 
     def bytes_on_disk(self, index: int) -> bytes:
-        """The same with whatever rot has made of them. :raises LookupError: the file is gone."""
+        """Return the same with whatever rot has made of them. :raises LookupError: the file is
+        gone."""
         path, position = self._place(index)
         data = _content(self.files, path)
         if data is None:
@@ -137,18 +138,18 @@ class LogView:
         return bytes(data[position : position + self.batches[index].size])
 
     def index(self, batch: Batch) -> int:
-        """The number of a batch that is here."""
+        """Return the number of a batch that is here."""
         return bisect_left(self.bases, batch.base)
 
     def holds(self, batch: Batch) -> bool:
-        """Whether the very same batch is here."""
+        """Return whether the very same batch is here."""
         index = self.index(batch)
         return index < len(self.batches) and self.batches[index] == batch
 
     # ---- walking
 
     def _place(self, index: int) -> tuple[str, int]:
-        """The file of a batch, and where in it the batch begins."""
+        """Return the file of a batch, and where in it the batch begins."""
         piece = self._pieces[self._piece_of(index)]
         return piece.path, self._ends[index] - self.batches[index].size
 
@@ -206,7 +207,7 @@ class LogView:
 
 
 class RunningLog(LogView):
-    """The log of a running broker."""
+    """It is the log of a running broker."""
 
     def __init__(self, files: MemoryFiles, log: PartitionLog, rots: Rots | None = None) -> None:
         super().__init__(files, rots)
@@ -263,7 +264,7 @@ class RunningLog(LogView):
 
 
 class DiskLog(LogView):
-    """What lies in a directory, of a broker that does not run."""
+    """It lies in a directory, of a broker that does not run."""
 
     def load(self, directory: str) -> None:
         """Walk what is there, up to the first damage. Segments that a compacted one in front of
@@ -280,7 +281,7 @@ class DiskLog(LogView):
 
 
 class Canon:
-    """The committed batches of one partition, as its leaders committed them."""
+    """It has the committed batches of one partition, as its leaders committed them."""
 
     def __init__(self) -> None:
         self.bases: list[int] = []
@@ -313,7 +314,7 @@ class Canon:
             mine += 1
 
     def at(self, offset: int) -> Batch | None:
-        """The batch that covers an offset, or None."""
+        """Return the batch that covers an offset, or None."""
         return _covering(self.bases, self.batches, offset)
 
 
@@ -343,8 +344,8 @@ def _node(files: MemoryFiles, path: str) -> Inode | Directory | None:
 
 
 def _durable_bytes(files: MemoryFiles, path: str) -> int | None:
-    """How many bytes of a file, from its start, would survive a power cut; 0 if its name would
-    not, None if there is no such file.
+    """Return how many bytes of a file, from its start, would survive a power cut; 0 if its name
+    would not, None if there is no such file.
 
     A file that was renamed over another, which would come back: compaction does that, and both say
     the same.

@@ -66,7 +66,7 @@ class ProcessKilledError(SimulationError):
 
 
 class Process:
-    """One life of a process on a simulated host. Made by ``SimLoop.process``.
+    """It is one life of a process on a simulated host. Made by ``SimLoop.process``.
 
     ``rate`` and ``offset_s`` give its monotonic clock: ``virtual time * rate + offset_s``.
     """
@@ -144,11 +144,11 @@ class Process:
                 self.on_kill.remove(killed)
 
     def pause(self) -> None:
-        """As SIGSTOP: nothing of it runs; its timers fall due and its sockets fill."""
+        """Stop it as SIGSTOP does: nothing of it runs; its timers fall due and its sockets fill."""
         self.paused = True
 
     def resume(self) -> None:
-        """As SIGCONT."""
+        """Let it go on, as SIGCONT does."""
         if self.paused:
             self.paused = False
             self.loop.requeue(self)
@@ -223,7 +223,7 @@ class SimLoop(Unsupported):
 
     @property
     def current(self) -> Process:
-        """Whose callback runs now."""
+        """Return whose callback runs now."""
         return self._current
 
     def run_as(self, process: Process, function: Callable[..., T], *args: Any) -> T:
@@ -262,7 +262,7 @@ class SimLoop(Unsupported):
                 self.trace_sink(line)
 
     def trace_hash(self) -> str:
-        """SHA-256 of the run so far, hexadecimal."""
+        """Return the SHA-256 of the run so far, hexadecimal."""
         return self._hash.hexdigest()
 
     # -- running -----------------------------------------------------------------------------
@@ -539,7 +539,7 @@ class SimLoop(Unsupported):
     # -- for those who wait ------------------------------------------------------------------
 
     def recent(self, count: int = 40) -> str:
-        """The last lines of the trace, when they are kept."""
+        """Return the last lines of the trace, when they are kept."""
         return "".join(islice(self.trace_lines, max(0, len(self.trace_lines) - count), None))
 
 

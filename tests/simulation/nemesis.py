@@ -38,7 +38,7 @@ Fault = Callable[["Nemesis"], Awaitable[None]]
 F = TypeVar("F", bound=Fault)
 
 FAULTS: dict[str, Fault] = {}
-"""By name, in the order of this file."""
+"""Faults by name, in the order of this file."""
 
 POWER_CUTS = frozenset(("power_one", "power_all", "wipe", "failed_sync", "failed_append"))
 POWER_CUTS |= {"disk_full", "disk_read_only", "remount"}
@@ -52,7 +52,7 @@ def fault(function: F) -> F:
 
 
 class Nemesis:
-    """Breaks one cluster.
+    """It breaks one cluster.
 
     :param invariants: know what is committed, and are told what rots.
     :param only: these faults instead of drawn ones.
@@ -131,7 +131,7 @@ class Nemesis:
             await FAULTS[name](self._view(id))
 
     def _view(self, id: str) -> Nemesis:
-        """The same with a stream of chance of its own."""
+        """Return the same with a stream of chance of its own."""
         view = copy(self)
         view.chance = self.chance.fork(f"fault-{id}")
         return view
@@ -164,7 +164,7 @@ class Nemesis:
         return self.cluster.knobs.zookeeper_session_timeout_ms / 1000
 
     def _any(self) -> int:
-        """A broker: often the leader of a partition or the controller, else any."""
+        """Pick a broker: often the leader of a partition or the controller, else any."""
         draw = self.chance.random()
         if draw < 0.4:
             return self._leader() or self.chance.choice(self.cluster.ids)
@@ -195,8 +195,8 @@ class Nemesis:
         return sorted(name for name in self.network.hosts if name.startswith("client"))
 
     def may_destroy(self, broker_id: int) -> bool:
-        """Whether data of one broker may be lost for good now: all replicas have it all, and those
-        of the others are sound."""
+        """Return whether data of one broker may be lost for good now: all replicas have it all, and
+        those of the others are sound."""
         cluster = self.cluster
         if cluster.knobs.min_insync_replicas < 2 or sorted(cluster.serving) != cluster.ids:
             return False
@@ -243,7 +243,7 @@ class Nemesis:
 
     @fault
     async def kill_all(self) -> None:
-        """Every process at once, started again in a drawn order."""
+        """Kill every process at once, and start them again in a drawn order."""
         await asyncio.gather(*(self._down(broker_id) for broker_id in self.cluster.ids))
 
     @fault
@@ -255,7 +255,7 @@ class Nemesis:
 
     @fault
     async def power_all(self) -> None:
-        """Every machine at once; only where that is promised to be survived."""
+        """Cut the power of every machine at once; only where that is promised to be survived."""
         if self.cluster.knobs.flush == "commit":
             await asyncio.gather(
                 *(self._down(broker_id, power=True) for broker_id in self.cluster.ids)
@@ -270,7 +270,7 @@ class Nemesis:
 
     @fault
     async def pause(self) -> None:
-        """SIGSTOP for 0.1 to 3 session time-outs."""
+        """Send SIGSTOP for 0.1 to 3 session time-outs."""
         broker_id = self._any()
         self.cluster.pause_broker(broker_id)
         try:
@@ -280,7 +280,7 @@ class Nemesis:
 
     @fault
     async def restart(self) -> None:
-        """SIGTERM and start again."""
+        """Send SIGTERM and start again."""
         broker_id = self._any()
         if broker_id in self._busy:
             return
@@ -294,7 +294,7 @@ class Nemesis:
 
     @fault
     async def rolling_restart(self) -> None:
-        """One after the other, each waiting for the one before."""
+        """Restart one after the other, each waiting for the one before."""
         for broker_id in self.cluster.ids:
             if broker_id in self._busy or sorted(self.cluster.serving) != self.cluster.ids:
                 return
@@ -336,7 +336,7 @@ class Nemesis:
 
     @fault
     async def isolate_with_client(self) -> None:
-        """A leader and a client on an island."""
+        """Put a leader and a client on an island."""
         broker_id = self._any()
         client = self.chance.choice(self._clients())
         rest = [*self._hosts(self._others(broker_id)), *self._clients()]
@@ -362,7 +362,7 @@ class Nemesis:
 
     @fault
     async def one_way(self) -> None:
-        """Bytes flow in one direction only."""
+        """Let bytes flow in one direction only."""
         ids = self.cluster.ids[:]
         self.chance.shuffle(ids)
         source, target = self._hosts(ids[:2])
@@ -374,7 +374,7 @@ class Nemesis:
 
     @fault
     async def flap(self) -> None:
-        """A link that comes and goes."""
+        """Let a link come and go."""
         ids = self.cluster.ids[:]
         self.chance.shuffle(ids)
         source, target = self._hosts(ids[:2])
@@ -479,7 +479,7 @@ class Nemesis:
 
     @fault
     async def slow_zookeeper(self) -> None:
-        """Late replies and watches, ephemeral nodes that outlive their session."""
+        """Delay replies and watches, and let ephemeral nodes outlive their session."""
         chance = self.chance.fork("delays")
         slow = {kind: chance.random() ** 2 * 2 for kind in ("request", "reply", "watch")}
         slow["ephemeral"] = chance.random() * self._session_s()
@@ -529,8 +529,8 @@ class Nemesis:
             self.cluster.crash_broker(broker_id)
 
     def _may_fail(self, broker_id: int) -> bool:
-        """Whether a directory may fail. With ``flush=interval`` what was not synced there counts as
-        lost from then on."""
+        """Return whether a directory may fail. With ``flush=interval`` what was not synced there
+        counts as lost from then on."""
         return self.cluster.knobs.flush == "commit" or self.may_destroy(broker_id)
 
     def _directory(self) -> str:
@@ -547,7 +547,7 @@ class Nemesis:
 
     @fault
     async def rot(self) -> None:
-        """A bit flips in a log, an index or a checkpoint; some brokers then restart."""
+        """Flip a bit in a log, an index or a checkpoint; some brokers then restart."""
         broker_id = self._any()
         tails_too = not POWER_CUTS.intersection(self.faults)
         if self.rots.strike(self.chance, broker_id, tails_too=tails_too) is None:
@@ -558,7 +558,7 @@ class Nemesis:
 
     @fault
     async def clock_jump(self) -> None:
-        """A wall clock that is wrong by up to an hour."""
+        """Set a wall clock wrong by up to an hour."""
         clock = self.cluster.clocks[self._any()]
         jump_ms = self.chance.choice([1000, 60_000, 3_600_000])
         if self.chance.random() < 0.5:

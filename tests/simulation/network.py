@@ -1,4 +1,4 @@
-"""Hosts and the wires between them: what TCP does, and what it does on a bad day.
+"""Hosts have wires between them: what TCP does, and what it does on a bad day.
 
 Rules:
 
@@ -33,7 +33,7 @@ CONNECT_S = 127.0
 
 @dataclass(slots=True)
 class Wire:
-    """One direction between two hosts."""
+    """It is one direction between two hosts."""
 
     held: bool = False
     refused: bool = False
@@ -41,12 +41,12 @@ class Wire:
     latency_s: float = 0.0
     """Added to the network's own for every message."""
     waiting: list[Callable[[], None]] = field(default_factory=list)
-    """What goes on when the wire is released, in order."""
+    """The calls that go on, in order, when the wire is released."""
 
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """A machine with an address. ``process`` is what runs on it now, if anything does."""
+    """It is a machine with an address. ``process`` is what runs on it now, if anything does."""
 
     name: str
     address: str
@@ -58,7 +58,7 @@ class Host:
 
 
 class Network:
-    """All hosts and everything between them."""
+    """It has all hosts and everything between them."""
 
     def __init__(self, loop: SimLoop, entropy: Entropy) -> None:
         self.loop = loop
@@ -83,7 +83,7 @@ class Network:
     # -- hosts -------------------------------------------------------------------------------
 
     def add_host(self, name: str) -> Host:
-        """A machine with an address of its own."""
+        """Add a machine with an address of its own."""
         host = Host(name, f"10.0.0.{len(self.hosts) + 1}")
         self.hosts[name] = host
         self._by_address[host.address] = host
@@ -110,7 +110,7 @@ class Network:
             host.process.kill(reset=not power)
 
     def wire(self, source: str, target: str) -> Wire:
-        """The wire in that direction."""
+        """Return the wire in that direction."""
         key = (source, target)
         wire = self._wires.get(key)
         if wire is None:
@@ -193,7 +193,7 @@ class Network:
         address: str,
         port: int,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """One connection. Waits while wires are held.
+        """Open one connection. Waits while wires are held.
 
         :raises OSError: refused, silent for ``CONNECT_S``, or no such host.
         """
@@ -250,17 +250,17 @@ class Network:
         self.loop.at(self.loop.now_s + self.delay_s(wire), deliver, *args)
 
     def delay_s(self, wire: Wire) -> float:
-        """How long the next message over a wire takes."""
+        """Return how long the next message over a wire takes."""
         return self.latency_s + wire.latency_s + self.jitter_s * self.entropy.random()
 
     def next_connection(self) -> int:
-        """A number for a new connection."""
+        """Return a number for a new connection."""
         self._connection_count += 1
         return self._connection_count
 
 
 class SimServer(asyncio.AbstractServer):
-    """A listening socket; the part of ``asyncio.Server`` that is needed."""
+    """It is a listening socket; the part of ``asyncio.Server`` that is needed."""
 
     def __init__(
         self,
@@ -277,11 +277,11 @@ class SimServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> list[SimServer]:
-        """Something that has ``getsockname``."""
+        """Return something that has ``getsockname``."""
         return [self]
 
     def getsockname(self) -> tuple[str, int]:
-        """Address and port."""
+        """Return address and port."""
         return self.host.address, self.port
 
     async def start_serving(self) -> None:
@@ -289,7 +289,7 @@ class SimServer(asyncio.AbstractServer):
         self.serving = True
 
     def is_serving(self) -> bool:
-        """Whether it accepts."""
+        """Return whether it accepts."""
         return self.serving
 
     def close(self) -> None:
@@ -299,12 +299,12 @@ class SimServer(asyncio.AbstractServer):
             del self.host.servers[self.port]
 
     async def wait_closed(self) -> None:
-        """Nothing to wait for."""
+        pass
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The simulation."""
+        """Return the simulation."""
         return self.process.loop
 
     async def serve_forever(self) -> None:
-        """Not simulated."""
+        """Refuse: it is not simulated."""
         raise NotImplementedError

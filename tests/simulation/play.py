@@ -1,4 +1,4 @@
-"""One short simulation, for tests of the simulator itself."""
+"""The simulator's own tests use one short simulation."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ EVERY = 10
 
 
 class ProducerInvariants:
-    """Looks at the logs of a cluster."""
+    """It looks at the logs of a cluster."""
 
     def __init__(self) -> None:
         self._checks = 0
@@ -66,7 +66,7 @@ class ProducerInvariants:
 
 
 def replayed(view: RunningLog) -> ProducerState:
-    """What the batches of a log say."""
+    """Return what the batches of a log say."""
     state = ProducerState()
     for index in range(len(view.batches)):
         data = view.batch_bytes(index)

@@ -1,4 +1,4 @@
-"""What clients were told and have read, held against the replicas: [I7] and [I23].
+"""What clients were told and have read is held against the replicas: [I7] and [I23].
 
 A record that a client knows is committed, even when the leader that said so died before anybody
 looked at it: then the canon is taken from whoever holds the record now.
@@ -81,7 +81,7 @@ def _believe(truth: Truth, promise: Promise, views: list[LogView]) -> None:
 
 
 def _superseded(view: LogView, promise: Promise) -> bool:
-    """Whether a log has a newer record of the same key than what was promised."""
+    """Return whether a log has a newer record of the same key than what was promised."""
     key = None if promise.value is None else key_of(promise.value)
     batches = (index for index, batch in enumerate(view.batches) if batch.next > promise.offset)
     try:
@@ -117,7 +117,8 @@ def _count_copies(
     disks: Mapping[int, MemoryFiles],
     offset: int,
 ) -> None:
-    """Acknowledged means: on min.insync.replicas replicas, durably with flush=commit."""
+    """Check that acknowledged records are on min.insync.replicas replicas, and durable if
+    promised."""
     batch = truth.canon.at(offset)
     if batch is None or truth.is_unseen(disks):
         return
@@ -137,5 +138,5 @@ def _count_copies(
 
 
 def holds(view: LogView, end: int, *, durable: bool) -> bool:
-    """Whether a log equals the canon below ``end``, and on the disk if that is asked for."""
+    """Return whether a log equals the canon below ``end``, and on the disk if that is asked for."""
     return view.matched >= end and (not durable or view.durable_end() >= end)

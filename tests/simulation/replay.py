@@ -17,7 +17,7 @@ HASH_SEEDS = (0, 1, 2)
 
 
 class Trace(NamedTuple):
-    """What one interpreter says of a seed."""
+    """One interpreter says this of a seed."""
 
     trace_hash: str
     order: int
@@ -44,7 +44,7 @@ def traces(seeds: Sequence[int | str], seconds: float, *, hash_seed: int, jobs: 
 
 
 def different(seeds: Sequence[int | str], seconds: float, *, jobs: int) -> list[int | str]:
-    """The seeds whose traces are not the same under every hash seed."""
+    """Return the seeds whose traces are not the same under every hash seed."""
     runs = [traces(seeds, seconds, hash_seed=each, jobs=jobs) for each in HASH_SEEDS]
     orders = {run[0].order for run in runs}
     assert len(orders) == len(HASH_SEEDS), "the interpreters have the same hash seed"

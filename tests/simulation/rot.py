@@ -1,4 +1,4 @@
-"""Rot in a cluster: where it may strike, who is told, and whether all of it has been mended.
+"""Rot may strike only some places in a cluster, and all of it must be mended.
 
 The bounds are those of ``atlas``; what is committed and who may be elected is taken from the
 running cluster and from the store.
@@ -21,7 +21,7 @@ __all__ = ["Rots"]
 
 
 class Rots:
-    """Of one cluster."""
+    """It has those of one cluster."""
 
     def __init__(self, cluster: SimCluster, invariants: Invariants) -> None:
         self._cluster = cluster
@@ -68,7 +68,7 @@ class Rots:
         self._invariants.note_rot(rot.broker, name, rot.path, batch.start, bytes(was), now)
 
     def mended(self) -> bool:
-        """Whether every replica is whole again, as far as it has to be: [A30] asks for the rest."""
+        """Return whether every replica is as whole as it has to be: [A30] asks for the rest."""
         cluster = self._cluster
         if not cluster.settled():
             return False

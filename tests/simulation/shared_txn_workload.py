@@ -1,4 +1,4 @@
-"""Shared transactions while the world breaks: an owner, writers in processes of their own, winners.
+"""Shared transactions run while the world breaks: an owner, its writers, and winners.
 
 An owner has work to do, batch after batch; the batch's number is the tag. Each batch has some
 tasks. A task is one writer, or several one after the other: a writer may fail or die, and then
@@ -34,15 +34,15 @@ logger = logging.getLogger("simulation")
 
 ATTEMPTS = 3
 PAUSE_S = 1.0
-"""Between two batches, at most. A batch is many processes, with connections of their own."""
+"""The most between two batches."""
 
 
 class Owner(TxnClient):
-    """One owner, again and again after each crash. It lives outside of its process, as whoever
-    starts jobs on many machines does."""
+    """It is one owner, again and again after each crash. It lives outside of its process, as
+    whoever starts jobs on many machines does."""
 
     tag = 0
-    """Of the batch that is to be committed next."""
+    """The batch that is to be committed next."""
 
     async def live(self) -> None:
         """Batch after batch, until the workload is over."""
@@ -124,7 +124,7 @@ class Owner(TxnClient):
             return
 
     async def _task(self, ticket: Ticket, task: int, entropy: SeededEntropy) -> Receipt:
-        """The work of one task, by as many writers as it takes."""
+        """Do the work of one task, by as many writers as it takes."""
         cluster = self.workload.cluster
         error: BaseException = ProcessKilledError("no writer")
         for attempt in range(ATTEMPTS):

@@ -17,24 +17,24 @@ SECONDS_MIN = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """The smallest failing run that was found."""
+    """It is the smallest failing run that was found."""
 
     result: Result
     skipped: list[str]
     """Ids of faults that it leaves out."""
     seconds: float
-    """Of its safety phase."""
+    """The length of its safety phase."""
 
 
 def promise_of(result: Result) -> str:
-    """What broke first, in a word."""
+    """Say in a word what broke first."""
     return result.problems[0].split()[0].rstrip(":") if result.problems else ""
 
 
 def shrink(
     seed: int | str, options: Options, *, say: Callable[[str], None] = lambda _: None
 ) -> Shrunk | None:
-    """The smallest failing run of a seed; None when it is clean."""
+    """Return the smallest failing run of a seed, or None when it is clean."""
     best = run_seed(seed, options)
     if best.clean:
         return None

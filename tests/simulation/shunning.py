@@ -1,4 +1,4 @@
-"""Faults of evidence: brokers that refuse each other's connections while all of them live.
+"""Faults of evidence make brokers refuse each other's connections while all of them live.
 
 A firewall that rejects, a wrong entry of a hosts file: who is refused takes the other for dead.
 """

@@ -19,7 +19,7 @@ PATIENCE_S = 2 * LOOK_S + 0.5
 
 
 class StallInvariants:
-    """Watches the leaders of a cluster."""
+    """It watches the leaders of a cluster."""
 
     def __init__(self) -> None:
         self._since: dict[tuple[int, TopicPartition], float] = {}
@@ -43,7 +43,7 @@ class StallInvariants:
 
 
 def _looks(cluster: SimCluster, broker_id: int, broker: Broker) -> bool:
-    """Whether the broker turns its loop, and asks nobody about a full disk meanwhile."""
+    """Return whether the broker turns its loop, and asks nobody about a full disk meanwhile."""
     process = cluster.process(broker_id)
     turns = process is not None and not process.paused and broker_id in cluster.serving
     return turns and not any(log_dir.full for log_dir in broker.logs.dirs)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class _Across:
-    """The server, as it is called from another process."""
+    """It is the server, as it is called from another process."""
 
     def __init__(self, server: MemoryZooKeeper, process: Process) -> None:
         self._server = server
@@ -60,7 +60,7 @@ class _Across:
 
 
 class SimMetadataStore(MemoryMetadataStore):
-    """The client, as a part of ``process``."""
+    """It is the client, as a part of ``process``."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class SimMetadataStore(MemoryMetadataStore):
         session_timeout_ms: int,
         expire_hung_loops: bool = True,
     ) -> None:
-        """``expire_hung_loops``: a rule of the real client, which an ablation turns off."""
+        """Take ``expire_hung_loops``: a rule of the real client, which an ablation turns off."""
         super().__init__(
             _Across(server, server_process),  # type: ignore[arg-type]
             session_timeout_ms=session_timeout_ms,
@@ -92,7 +92,7 @@ class SimMetadataStore(MemoryMetadataStore):
         self._server_process.spawn(self._ping(self.session), "pings")
 
     async def _ping(self, session: Session) -> None:
-        """The thread of the real client, which goes on while the loop hangs: as the server's
+        """Do as the thread of the real client, which goes on while the loop hangs: as the server's
         process, since a session whose client does not say otherwise lives."""
         silent = False
         while self.session is session and self._process.alive:

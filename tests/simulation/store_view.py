@@ -1,4 +1,4 @@
-"""What the metadata store has been told, write by write: for the invariants and the coverage.
+"""The metadata store has been told this, write by write: for the invariants and the coverage.
 
 Owns the history of every partition's state, of controllers and of registrations, taken from
 ``MemoryZooKeeper.writes``. The rules that one write must obey are checked here:
@@ -41,7 +41,7 @@ _BROKER = re.compile(r"/brokers/ids/(\d+)")
 
 
 class InvariantViolation(AssertionError):
-    """Something that must never be, with the number of the rule."""
+    """It must never be, and has the number of the rule."""
 
     def __init__(self, id: str, text: str) -> None:
         super().__init__(f"{id}: {text}")
@@ -51,7 +51,7 @@ class InvariantViolation(AssertionError):
 
 @dataclass(slots=True)
 class Rules:
-    """What may be expected of a run. May be changed while it goes on."""
+    """They may be expected of a run. May be changed while it goes on."""
 
     flush: str = "commit"
     """With "commit" whatever counts must be durable."""
@@ -68,7 +68,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """One version of a partition's state."""
+    """It is one version of a partition's state."""
 
     leader: int
     leader_epoch: int
@@ -90,13 +90,13 @@ class StoreState:
 
     @property
     def vouched(self) -> tuple[int, ...]:
-        """Who is promised to hold every committed record."""
+        """Return who is promised to hold every committed record."""
         return tuple(dict.fromkeys((*self.isr, *self.elr)))
 
 
 @dataclass(slots=True)
 class StoredPartition:
-    """One partition in the store."""
+    """It is one partition in the store."""
 
     name: TopicPartition
     topic_id: str
@@ -110,7 +110,7 @@ class StoredPartition:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """One write of a partition's state, as the coverage wants to know it."""
+    """It is one write of a partition's state, as the coverage wants to know it."""
 
     name: TopicPartition
     before: StoreState | None
@@ -119,7 +119,7 @@ class StateChange:
 
 
 class StoreView:
-    """The store's history up to the last ``update``."""
+    """It has the store's history up to the last ``update``."""
 
     def __init__(self, zookeeper: MemoryZooKeeper, rules: Rules | None = None) -> None:
         self._zookeeper = zookeeper
@@ -140,7 +140,7 @@ class StoreView:
 
     @property
     def written(self) -> int:
-        """Writes taken in."""
+        """Count the writes taken in."""
         return self._taken
 
     def update(self) -> bool:
@@ -273,7 +273,7 @@ class StoreView:
 
 
 def _check_state(stored: StoredPartition, state: StoreState, min_isr: int) -> None:
-    """[I10]."""
+    """Check [I10]."""
     isr, elr = state.isr, state.elr
     problem = ""
     if len(set(isr)) != len(isr) or len(set(elr)) != len(elr):
@@ -293,7 +293,7 @@ def _check_state(stored: StoredPartition, state: StoreState, min_isr: int) -> No
 
 
 def _is_unclean(before: StoreState, state: StoreState) -> bool:
-    """Whether the new leader is not known to hold everything.
+    """Return whether the new leader is not known to hold everything.
 
     Who was last known to be complete may come back with proof that nothing was lost (a directory
     that could not be read for a while); the controller then says that the election is clean.
@@ -306,7 +306,7 @@ def _is_unclean(before: StoreState, state: StoreState) -> bool:
 
 
 def _check_epochs(stored: StoredPartition, before: StoreState | None, state: StoreState) -> None:
-    """[I11], as far as the store can tell."""
+    """Check [I11], as far as the store can tell."""
     if before is None:
         return
     if state.leader_epoch < before.leader_epoch:

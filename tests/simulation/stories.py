@@ -1,4 +1,4 @@
-"""Hand-made histories, one operation a line.
+"""Hand-made histories have one operation a line.
 
 ::
 
@@ -53,8 +53,8 @@ OF_TXNS = ("begin", "asks", "commits", "committed", "aborted")
 
 
 def told_value(name: str, topic: str = "x") -> bytes:
-    """The value that a story calls ``name`` or ``topic.name``; "a=5" books an amount, "a<g:y:3" is
-    the copy of offset 3 of y by group g."""
+    """Return the value that a story calls ``name`` or ``topic.name``; "a=5" books an amount,
+    "a<g:y:3" is the copy of offset 3 of y by group g."""
     topic, name = name.split(".") if "." in name else (topic, name)
     name, _, amount = name.partition("=")
     name, _, source = name.partition("<")
@@ -68,7 +68,7 @@ def told_value(name: str, topic: str = "x") -> bytes:
 
 
 def story(text: str) -> History:
-    """The history that a story tells."""
+    """Return the history that a story tells."""
     events: list[Event] = []
     txns: dict[str, int] = {}
     for line in text.strip().splitlines():
@@ -141,7 +141,7 @@ def _operation(number: int, words: list[str], txns: dict[str, int]) -> list[Even
 
 
 def _member(text: str) -> tuple[str, str, int]:
-    """Of "g/m1@3": group, member and generation; "g" is somebody from outside."""
+    """Read "g/m1@3": group, member and generation; "g" is somebody from outside."""
     group, _, rest = text.partition("/")
     member, _, generation = rest.partition("@")
     return group, member, int(generation or -1)
@@ -166,7 +166,7 @@ def _mops(kind: str, topic: str, items: list[str]) -> list[MicroOp]:
 
 @dataclass(frozen=True)
 class Case:
-    """A history and what is to be found in it."""
+    """It is a history and what is to be found in it."""
 
     anomaly: str
     name: str
@@ -185,7 +185,7 @@ def bad(
     rules: Rules | None = None,
     holes: Holes | None = None,
 ) -> Case:
-    """A history in which ``anomaly`` is to be found (and ``others``, where one implies another)."""
+    """Make a history in which ``anomaly`` is to be found (and ``others`` that it implies)."""
     return Case(anomaly, name, text, tuple(sorted({anomaly, *others})), rules or Rules(), holes)
 
 
@@ -198,7 +198,7 @@ def good(
     *,
     found: tuple[str, ...] = (),
 ) -> Case:
-    """A history that is right, though it looks like ``anomaly``; ``found`` is for the record."""
+    """Make a right history that looks like ``anomaly``; ``found`` is for the record."""
     return Case(anomaly, name, text, found, rules or Rules(), holes)
 
 
@@ -214,7 +214,7 @@ def assert_found(case: Case) -> None:
 
 
 def assert_enough(cases: Iterable[Case], numbers: Iterable[int]) -> None:
-    """At least two stories in which nothing but the anomaly is wrong, and two good ones, each."""
+    """Check that each has two stories with nothing but the anomaly wrong, and two good ones."""
     told = Counter(
         (case.anomaly, case.anomaly in case.found)
         for case in cases

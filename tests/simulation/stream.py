@@ -1,4 +1,4 @@
-"""One connection: two ends, a stream in each direction, and the ways in which it can end.
+"""One connection has two ends, a stream in each direction, and several ways to end.
 
 An end has two halves. Its *kernel* takes what arrives, also while the process is paused, and hears
 of resets. Its *transport* is what the process sees, in the process's own order: it reads what
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from simulation.network import Network
 
 WINDOW_BYTES = 128 * 1024
-"""What a connection may hold under way and unread, for each direction."""
+"""The most that a connection may hold under way and unread, for each direction."""
 
 PIECE_BYTES_MAX = 64 * 1024
 HIGH_WATER_BYTES = 64 * 1024
@@ -39,7 +39,7 @@ FIRST_CLIENT_PORT = 1024
 
 
 class Mark(Enum):
-    """What arrives in a stream besides bytes."""
+    """It arrives in a stream besides bytes."""
 
     EOF = "eof"
     RESET = "reset"
@@ -49,7 +49,7 @@ Piece = bytes | Mark
 
 
 class Connection:
-    """Two ends and the stream in each direction. ``ends[0]`` is the client's."""
+    """It has two ends and the stream in each direction. ``ends[0]`` is the client's."""
 
     def __init__(self, network: Network, client: Process, server: Process, port: int) -> None:
         self.network = network
@@ -126,7 +126,7 @@ class SimTransport(asyncio.Transport):
 
     @property
     def other(self) -> SimTransport:
-        """The other end."""
+        """Return the other end."""
         return self.connection.ends[1 - self.side]
 
     # -- beginning ---------------------------------------------------------------------------
@@ -351,7 +351,7 @@ class SimTransport(asyncio.Transport):
             self.process.post(self._read)
 
     def _read(self) -> None:
-        """One read from the kernel, or the reset behind all that arrived."""
+        """Make one read from the kernel, or take the reset behind all that arrived."""
         self._read_posted = False
         if self._ended:
             return
@@ -482,7 +482,7 @@ class SimTransport(asyncio.Transport):
 
 
 def _first_part(pieces: deque[Piece], share: float) -> deque[Piece]:
-    """The first bytes of what is under way, cut anywhere, without the end of the stream."""
+    """Return the first bytes of what is under way, cut anywhere, without the end of the stream."""
     left = int(share * sum(len(piece) for piece in pieces if isinstance(piece, bytes)))
     part: deque[Piece] = deque()
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Faults that aim at one narrow window, which chance alone seldom hits.
+"""Strikes are faults at one narrow window, which chance alone seldom finds.
 
 Each is a short story told with the same means as the other faults; imported for its registration.
 """
@@ -14,12 +14,12 @@ from oncelog_protocol.types import TopicPartition
 from simulation.nemesis import Nemesis, fault
 
 STEP_S = 8.0
-"""What a step of a story waits for at most; without it the story ends."""
+"""The longest wait of a step of a story; without what it waits for the story ends."""
 
 
 @fault
 async def wipe_a_joiner(self: Nemesis) -> None:
-    """[K22]: a follower has caught up, and is wiped while the request that admits it is under way.
+    """[K22]: a follower has caught up, and is wiped before its request to be admitted is done.
 
     It was away, so that nobody needs what it held; wherever it is in the ISR, so are all others.
     """
@@ -74,7 +74,7 @@ async def end_in_a_swap(self: Nemesis) -> None:
 
 
 def _compacting(nemesis: Nemesis) -> list[tuple[int, TopicPartition, PartitionLog]]:
-    """The logs of running brokers that compact."""
+    """Return the logs of running brokers that compact."""
     topics = nemesis.invariants.store.compacting
     names = [name for name in nemesis.invariants.store.partitions if name.topic in topics]
     return [
@@ -86,7 +86,7 @@ def _compacting(nemesis: Nemesis) -> list[tuple[int, TopicPartition, PartitionLo
 
 
 def _needed(nemesis: Nemesis, broker_id: int, *, full_counts: bool = False) -> bool:
-    """Whether some partition counts on a broker, and not on all others as well.
+    """Return whether some partition counts on a broker, and not on all others as well.
 
     :param full_counts: being one of a full ISR counts too.
     """
@@ -103,7 +103,7 @@ def _needed(nemesis: Nemesis, broker_id: int, *, full_counts: bool = False) -> b
 
 
 async def _soon(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true in time."""
+    """Return whether it comes true in time."""
     for _ in range(int(STEP_S / 0.02)):
         if condition():
             return True

@@ -15,7 +15,7 @@ SEGMENT = f"{DATA}/t-0/{0:020d}.log"
 
 
 def make(*ends: int, epoch: int = 1) -> tuple[dict[int, MemoryFiles], dict[int, PartitionLog]]:
-    """Brokers 1, 2, ... whose copies of one partition end where it is said, all of it synced."""
+    """Make brokers 1, 2, ... whose synced copies of one partition end where it is said."""
     disks = {number: MemoryFiles() for number in range(1, len(ends) + 1)}
     logs = {}
     for (number, disk), end in zip(disks.items(), ends, strict=True):
@@ -152,7 +152,7 @@ def test_a_log_rots_only_where_it_is_allowed_to() -> None:
 
 
 def offset_of(disk: MemoryFiles, rot: Rot) -> int:
-    """The base offset of the batch in which a bit has flipped."""
+    """Return the base offset of the batch in which a bit has flipped."""
     return int.from_bytes(disk.read_bytes(rot.path)[rot.batch.start :][:8], "big")
 
 

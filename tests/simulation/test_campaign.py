@@ -1,4 +1,4 @@
-"""One seed and many: what is clean, what is not, and what the commands print of it."""
+"""One seed and many are run: some are clean, some are not, and the commands print it."""
 
 from __future__ import annotations
 

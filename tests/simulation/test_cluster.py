@@ -1,4 +1,4 @@
-"""The cluster: real brokers that start, crash, stop and pause as processes do."""
+"""The cluster has real brokers that start, crash, stop and pause as processes do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KNOBS = Knobs(partitions=1, clock_rate_spread=0.1, clock_offset_s=1000.0)
 
 
 def state(cluster: SimCluster) -> dict[str, Any]:
-    """Of the only partition."""
+    """Return that of the only partition."""
     data = cluster.partition_state(TOPIC, 0)
     assert data is not None
     result: dict[str, Any] = json.loads(data)

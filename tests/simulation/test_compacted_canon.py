@@ -1,4 +1,4 @@
-"""The canon of a log that compacts: what may be away, and what must be the same."""
+"""The canon of a log that compacts says what may be away, and what must be the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH = "/data/0/k-0/00000000000000000000.log"
 
 
 def batch(base: int, *records: str, epoch: int = 0) -> bytes:
-    """Records such as "a=1", and "a" for a tombstone; "-" is one that compaction took away."""
+    """Make records such as "a=1", and "a" for a tombstone; "-" is one that compaction took away."""
     if set(records) == {"-"}:
         return bytes(hole(base, base + len(records), epoch, 0))
     whole = encode_batch(
@@ -35,7 +35,7 @@ def batch(base: int, *records: str, epoch: int = 0) -> bytes:
 
 
 def view(*batches: bytes, rot_at: int = -1) -> LogView:
-    """What lies on a disk; ``rot_at`` is a byte of the first batch that has rotted since."""
+    """Return what lies on a disk; ``rot_at`` is a byte of the first batch that has rotted since."""
     files = MemoryFiles("/data", "/data/0")
     files.make_dirs("/data/0/k-0")
     rots: Rots = {}

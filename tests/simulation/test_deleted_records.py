@@ -25,7 +25,7 @@ KNOBS = Knobs(partitions=1, log_checkpoint_interval_ms=3_600_000, log_scrub_inte
 
 
 class Trimmed:
-    """Writes records, has the older ones deleted, and remembers what was promised."""
+    """It writes records, has the older ones deleted, and remembers what was promised."""
 
     def __init__(self, cluster: SimCluster, chance: SeededEntropy) -> None:
         self.cluster = cluster
@@ -36,7 +36,7 @@ class Trimmed:
         """How far the worst leader lay below what was promised before it was looked at."""
 
     async def write_and_delete(self) -> None:
-        """Until its process is killed."""
+        """Go on until its process is killed."""
         async with (
             Producer(
                 self.cluster.bootstrap,
@@ -95,8 +95,6 @@ class Trimmed:
 
 
 def story(seed: int) -> Trimmed:
-    """One run."""
-
     async def scene(cluster: SimCluster) -> Trimmed:
         trimmed = Trimmed(cluster, SeededEntropy(seed))
         process = cluster.client_process("trimmer")

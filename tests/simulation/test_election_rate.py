@@ -1,4 +1,4 @@
-"""[I26] over times of elections that one knows."""
+"""These tests count [I26] over known times of elections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs that the simulator found, each told again as a small story, without chance."""
+"""The simulator found these bugs, each told again as a small story, without chance."""
 
 from __future__ import annotations
 

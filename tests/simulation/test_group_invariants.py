@@ -1,4 +1,4 @@
-"""Invariants of groups over generations that were written down."""
+"""Invariants of groups are tried on generations that were written down."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def names(text: str) -> tuple[TopicPartition, ...]:
 def generation(
     number: int, members: dict[str, tuple[str, str]], protocol: str = RANGE, topics: str = "x"
 ) -> GroupFact:
-    """Members with what they get and what they say to own, as in "x0 x1"; an owner's claim is of
-    the generation before, unless "@" and another stand behind it."""
+    """Write members with what they get and what they say to own, as in "x0 x1"; an owner's claim is
+    of the generation before, unless "@" and another stand behind it."""
     saved = []
     for member, (gets, owns) in members.items():
         owned, _, claimed = owns.partition("@")

@@ -1,4 +1,4 @@
-"""Histories: pairing of events, what indexes hold, and files of events."""
+"""Histories pair events, index them, and are files of events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ X = ("x", 0)
 
 
 class Recording:
-    """Recorders over one list of events, with a clock that counts the events."""
+    """Recorders share one list of events, with a clock that counts the events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -28,7 +28,8 @@ VALUES = [f"value {number}".encode() for number in range(12)]
 
 
 class World:
-    """Three brokers, one partition, twelve acknowledged records; stopped between two events."""
+    """It has three brokers, one partition, twelve acknowledged records; it stands between two
+    events."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
@@ -36,16 +37,16 @@ class World:
 
     @property
     def leader(self) -> int:
-        """Who leads, by the brokers."""
+        """Return who leads, by the brokers."""
         return next(b for b in self.cluster.brokers if self.replica(b).is_leader)
 
     @property
     def followers(self) -> list[int]:
-        """The others that run."""
+        """Return the others that run."""
         return [b for b in sorted(self.cluster.brokers) if not self.replica(b).is_leader]
 
     def replica(self, broker_id: int) -> Partition:
-        """One replica of the partition."""
+        """Return one replica of the partition."""
         return self.cluster.brokers[broker_id].replicas.partition(TP)
 
     def check(self) -> None:
@@ -53,12 +54,12 @@ class World:
         self.invariants.check(self.cluster.loop.now_s)
 
     def again(self, rules: Rules | None = None) -> None:
-        """New invariants, which know nothing of the past but the store's."""
+        """Make new invariants, which know nothing of the past but the store's."""
         self.invariants = Invariants(self.cluster, rules=rules)
 
     @contextmanager
     def breach(self, id: str) -> Iterator[None]:
-        """What is done here is a breach of that invariant, found by the next check."""
+        """Expect that what is done here is a breach of that invariant, found by the next check."""
         yield
         with pytest.raises(InvariantViolation) as caught:
             self.check()
@@ -74,7 +75,7 @@ class World:
         partition.leader = None
 
     def scribble(self, broker_id: int, at: int) -> None:
-        """Other bytes in the first batch, and a broker that knows that the log has changed."""
+        """Write other bytes into the first batch, and tell the broker that the log has changed."""
         log = self.replica(broker_id).log
         inode = self.cluster.disks[broker_id]._file(log.segments[0].path)
         inode.data[at] ^= 1
@@ -86,7 +87,7 @@ class World:
         stored.state = replace(stored.state, isr=isr)
 
     def leave_store(self, *isr: int) -> None:
-        """The same, with invariants that have looked at the store and at nothing else."""
+        """Make new invariants that have looked at the store and at nothing else."""
         self.again()
         self.invariants.store.update()
         self.store_isr(*isr)

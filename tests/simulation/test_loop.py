@@ -1,4 +1,4 @@
-"""The loop: virtual time, how a run ends, what asyncio needs, and nothing of the real machine."""
+"""The loop has virtual time, ends a run, has what asyncio needs, and nothing of the machine."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from simulation.txn_workload import TxnWorkload
 from simulation.workload import TOPIC, Workload
 
 PROOF_S = 120.0
-"""In virtual time; most faults prove themselves in less than ten seconds."""
+"""Virtual time; most faults prove themselves in less than ten seconds."""
 
 KNOBS = Knobs(
     partitions=2,
@@ -55,11 +55,11 @@ MORE: dict[str, Any] = {
     "compacted_segment_bytes": 1024,
     "log_cleaner_backoff_ms": 100,
 }
-"""Where a fault needs groups or compaction."""
+"""Settings for faults that need groups or compaction."""
 
 
 class Seen:
-    """What an observer of a cluster has seen, who looks every 10 ms and reads the trace."""
+    """An observer of a cluster has seen this: it looks every 10 ms and reads the trace."""
 
     def __init__(self, cluster: SimCluster, coverage: Coverage) -> None:
         self.cluster = cluster
@@ -97,7 +97,7 @@ class Seen:
     # ---- looking
 
     def line(self, line: str) -> None:
-        """One of the trace."""
+        """Take one of the trace."""
         text = line.split(" ", 2)[2].rstrip("\n")
         if not text.startswith("net "):
             self.lines.append(text)
@@ -105,7 +105,7 @@ class Seen:
             self.broken += 1
 
     def event(self, event: Event) -> None:
-        """Of a client."""
+        """Take one of a client."""
         now_s = self.cluster.loop.now_s
         key = hash((event.process, event.client, event.number))
         if event.type == "invoke":
@@ -116,7 +116,7 @@ class Seen:
             self.slowest_send_s = max(self.slowest_send_s, now_s - self._sent_s.pop(key))
 
     def look(self) -> None:
-        """At everything."""
+        """Look at everything."""
         cluster = self.cluster
         hosts = [cluster.network.hosts[cluster.host(broker_id)] for broker_id in cluster.ids]
         self.most_dark = max(self.most_dark, sum(not host.up for host in hosts))
@@ -168,11 +168,11 @@ class Seen:
     # ---- judging
 
     def count(self, word: str) -> int:
-        """How often the trace says a word of a broker."""
+        """Count how often the trace says a word of a broker."""
         return sum(line.startswith(f"{word} broker-") for line in self.lines)
 
     def came_back(self, word: str) -> bool:
-        """Whether a broker of which the trace says a word served again."""
+        """Return whether a broker of which the trace says a word served again."""
         return any(
             f"serving {line.split()[1]}" in self.lines[number:]
             for number, line in enumerate(self.lines)
@@ -180,7 +180,7 @@ class Seen:
         )
 
     def within_a_fault(self, word: str, whom: str = "broker-") -> int:
-        """How many different brokers the trace says a word of during one fault."""
+        """Count the different brokers that the trace says a word of during one fault."""
         most = 0
         names: set[str] = set()
         for line in self.lines:
@@ -193,21 +193,21 @@ class Seen:
 
     @property
     def nobody_died(self) -> bool:
-        """Whether all effects are on processes that lived."""
+        """Return whether all effects are on processes that lived."""
         return self.most_down == 0 and not self.count("kill") and not self.count("power")
 
     @property
     def renewed(self) -> list[int]:
-        """Brokers that have had another session."""
+        """Return brokers that have had another session."""
         return [broker_id for broker_id, sessions in self.sessions.items() if len(sessions) > 1]
 
     @property
     def elections(self) -> int:
-        """How often another broker became leader."""
+        """Count how often another broker became leader."""
         return sum(len(leaders) - 1 for leaders in self.leaders)
 
     def was_held(self, shape: Callable[[list[tuple[str, str]]], bool]) -> bool:
-        """Whether at one moment the held wires had that shape."""
+        """Return whether at one moment the held wires had that shape."""
         return any(shape(list(pattern)) for pattern in self.patterns if pattern)
 
 
@@ -220,18 +220,18 @@ def to_clients(wires: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def is_star(wires: list[tuple[str, str]]) -> bool:
-    """One broker apart from both others, both ways, and nobody else."""
+    """Return whether one broker is apart from both others, both ways, and nobody else."""
     names = Counter(name for wire in wires for name in wire)
     return len(wires) == len(between_brokers(wires)) == 4 and sorted(names.values()) == [2, 2, 4]
 
 
 def is_island(wires: list[tuple[str, str]]) -> bool:
-    """A broker and a client apart from two brokers and a client."""
+    """Return whether a broker and a client are apart from two brokers and a client."""
     return len(between_brokers(wires)) == 4 and len(wires) == 12
 
 
 def is_pair(wires: list[tuple[str, str]]) -> bool:
-    """Two brokers apart, both ways."""
+    """Return whether two brokers are apart, both ways."""
     return len(wires) == len(between_brokers(wires)) == 2 and wires[0] == wires[1][::-1]
 
 
@@ -417,7 +417,7 @@ ALL_PROOFS = {**PROOFS, **GROUP_PROOFS, **TXN_PROOFS}
 
 
 class Stage:
-    """A cluster at work, a nemesis that has not begun, and an observer."""
+    """It has a cluster at work, a nemesis that has not begun, and an observer."""
 
     def __init__(self, loop: SimLoop, coverage: Coverage, faults: list[str]) -> None:
         entropy = SeededEntropy("nemesis")

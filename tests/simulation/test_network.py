@@ -25,7 +25,7 @@ LONG_S = 1000.0
 
 
 class Stage:
-    """Hosts "a", "b" and "c"; "a" and "b" listen."""
+    """It has hosts "a", "b" and "c"; "a" and "b" listen."""
 
     def __init__(self, loop: SimLoop, seed: int) -> None:
         self.loop = loop
@@ -47,7 +47,7 @@ class Stage:
         await host.process.call(self.loop.create_server(accept, host.address, PORT))
 
     async def connect(self, source: str, target: str, **options: Any) -> End:
-        """A connection; the end of who asked for it."""
+        """Open a connection; return the end of who asked for it."""
         end = End(**options)
         process = self.network.hosts[source].process
         assert process is not None
@@ -56,7 +56,7 @@ class Stage:
         return end
 
     async def pair(self, source: str = "a", target: str = "b") -> tuple[End, End]:
-        """A connection; both ends."""
+        """Open a connection; return both ends."""
         count = len(self.accepted[target])
         end = await self.connect(source, target)
         await asyncio.sleep(0.1)
@@ -67,7 +67,7 @@ Scene = Callable[[Stage], Coroutine[Any, Any, Any]]
 
 
 def on_stage(scene: Scene, seed: int = 1, **options: Any) -> Any:
-    """Play a scene; its result."""
+    """Play a scene; return its result."""
 
     async def main(loop: SimLoop) -> Any:
         stage = Stage(loop, seed)
@@ -79,7 +79,7 @@ def on_stage(scene: Scene, seed: int = 1, **options: Any) -> Any:
 
 
 def ending(end: End) -> str:
-    """How an end heard of the end: "open", "eof" or "reset"."""
+    """Return how an end heard of the end: "open", "eof" or "reset"."""
     if not end.lost:
         return "open"
     if end.error is None:

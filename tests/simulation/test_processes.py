@@ -1,4 +1,4 @@
-"""Processes: whose turn it is, what a kill and a pause do, and jobs of the executor."""
+"""Processes take turns, are killed and paused, and have jobs of the executor."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_callback_belongs_to_the_process_that_waits_for_it() -> None:
 
 
 class Life:
-    """A process full of things that would like to go on."""
+    """It is a process full of things that would like to go on."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.loop = loop

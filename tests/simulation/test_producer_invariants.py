@@ -1,4 +1,4 @@
-"""[I14] over logs of which one knows what is in them."""
+"""These tests check [I14] over logs with known batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = TopicPartition("orders", 0)
 
 
 def filled() -> tuple[PartitionLog, dict[TopicPartition, Truth], Replica]:
-    """A log of two producers, and what the invariants see of it."""
+    """Make a log of two producers, and what the invariants see of it."""
     files = MemoryFiles()
     log = make_log(files, topic_config(segment_bytes=1024))
     for sequence in range(8):

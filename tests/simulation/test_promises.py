@@ -18,7 +18,7 @@ PATH = "/data/0/t-0/00000000000000000000.log"
 
 
 def view(*batches: tuple[int, int, bytes]) -> LogView:
-    """A log of batches: base offset, leader epoch, value of its one record."""
+    """Make a log of batches: base offset, leader epoch, value of its one record."""
     files = MemoryFiles("/data", "/data/0")
     files.make_dirs("/data/0/t-0")
     data = [

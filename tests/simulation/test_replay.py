@@ -1,4 +1,4 @@
-"""The same seed, the same run: in this interpreter and in others. ``make sim-replay`` tries 100."""
+"""The same seed gives the same run: here and elsewhere. ``make sim-replay`` tries 100."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""[I24] over logs of which one knows where they begin."""
+"""These tests check [I24] over logs with known beginnings."""
 
 from __future__ import annotations
 

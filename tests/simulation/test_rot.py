@@ -96,7 +96,7 @@ def test_the_last_good_copy_does_not_rot() -> None:
 
 
 def test_rot_may_strike_before_anybody_has_looked() -> None:
-    """The invariants see what it struck as it was; what lies on the disk they can see too."""
+    """The invariants know the log as it was; they also see what lies on the disk."""
     loop = SimLoop(7)
 
     async def story() -> None:

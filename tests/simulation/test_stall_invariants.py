@@ -1,4 +1,4 @@
-"""[I27] over a broker of which one knows that its disk does not answer."""
+"""These tests check [I27] over a broker whose disk does not answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulation.store_view import InvariantViolation
 
 
 def cluster(*, ahead: list[int], paused: bool = False, gives_way: bool = False) -> Any:
-    """One broker, one partition, a disk that stalls since 1 s."""
+    """Make one broker, one partition, and a disk that stalls since 1 s."""
     log_dir = SimpleNamespace(online=True, full=False, flusher=SimpleNamespace(stalled_since=1.0))
     log_dir = cast(Any, _Hashed(log_dir))
     leader = SimpleNamespace(gives_way=gives_way, ahead=lambda *_: ahead)

@@ -1,4 +1,4 @@
-"""The metadata store between two processes: what happens while one of them cannot run.
+"""The metadata store is between two processes, of which one cannot run for a while.
 
 That it is a ``MetadataStore`` is shown by ``tests/ports/test_metadata_store.py``.
 """
@@ -21,7 +21,7 @@ SESSION_S = 2.0
 
 
 class Stage:
-    """A server on "zk", a store on "client" whose clock runs fast, another on "other"."""
+    """It has a server on "zk", a store on "client" whose clock runs fast, another on "other"."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.loop = loop
@@ -33,7 +33,7 @@ class Stage:
         self.other = self.new_store(loop.process("other"))
 
     def new_store(self, process: Process) -> SimMetadataStore:
-        """A store, not started."""
+        """Return a store, not started."""
         return SimMetadataStore(
             self.server,
             process=process,

@@ -1,4 +1,4 @@
-"""[I10], [I11] and [I12], as the store's own history shows them."""
+"""[I10], [I11] and [I12] are shown by the store's own history."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class Store:
         self.write(7, TOPIC)
 
     def write(self, session: int, ops: list[Op]) -> None:
-        """A write that was applied."""
+        """Apply a write."""
         self.zookeeper.writes.append((session, ops))
         self.view.update()
 
     def set(self, version: int = 0, session: int = 7, **fields: Any) -> None:
-        """A write of the partition's state over a version."""
+        """Write the partition's state over a version."""
         self.write(session, [SetData(STATE, data(**fields), version)])
 
     def refused(self, id: str, version: int = 0, session: int = 7, **fields: Any) -> None:
-        """The same, which is a breach."""
+        """Expect that the same is a breach."""
         with pytest.raises(InvariantViolation) as caught:
             self.set(version, session, **fields)
         assert caught.value.id == id

@@ -1,4 +1,4 @@
-"""The judgement on readers of a topic that was made again: two that skipped, two that did not."""
+"""Readers of a topic that was made again are judged: two that skipped, two that did not."""
 
 from __future__ import annotations
 

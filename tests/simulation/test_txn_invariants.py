@@ -1,4 +1,4 @@
-"""[I15], [I17], [A21] and [A23] over logs of which one knows what is in them, and their replay."""
+"""These tests check [I15], [I17], [A21] and [A23] over known logs, and their replay."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ X, Y = TopicPartition("x", 0), TopicPartition("y", 0)
 
 
 def batches(text: str) -> list[bytes]:
-    """Of "7/0 7/0 8 C7/1": data of producer 7 in epoch 0, twice; a plain record of producer 8; the
-    commit of 7 with marker epoch 1 (A is an abort). Compaction took away what is a "-"."""
+    """Read "7/0 7/0 8 C7/1": data of producer 7 in epoch 0, twice; a plain record of producer 8;
+    the commit of 7 with marker epoch 1 (A is an abort). Compaction took away what is a "-"."""
     made = []
     for offset, word in enumerate(text.split()):
         if word == "-":
@@ -94,13 +94,13 @@ def test_a_replay_says_what_is_wrong(name: str) -> None:
 
 @dataclass
 class World:
-    """Partitions with a leader each, which says what a test wants it to say."""
+    """Its partitions have a leader each, which says what a test wants it to say."""
 
     truths: dict[TopicPartition, Truth] = field(default_factory=dict)
     partitions: dict[TopicPartition, Any] = field(default_factory=dict)
 
     def put(self, name: TopicPartition, text: str, *, stable: int, high: int | None = None) -> None:
-        """What its log is now; of transactions that it says are aborted see ``aborted``."""
+        """Set its log; of transactions that it says are aborted see ``aborted``."""
         files = MemoryFiles("/data", "/data/0")
         path = f"/data/0/{name}/00000000000000000000.log"
         files.make_dirs(f"/data/0/{name}")

@@ -1,4 +1,4 @@
-"""[I16] and [K2] over records that were written down."""
+"""[I16] and [K2] are tried on records that were written down."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ READ_S = 20.0
 
 
 def skips(seen: Sequence[tuple[bytes, int]]) -> str:
-    """What a reader left out of the new topic, in which it was handed these (value, offset), one
-    after the other; "" if nothing. It may be handed anything again."""
+    """Return what a reader left out of the new topic, in which it was handed these (value, offset),
+    one after the other; "" if nothing. It may be handed anything again."""
     expected = 0
     for value, offset in seen:
         if value != NEW:
@@ -41,7 +41,7 @@ def skips(seen: Sequence[tuple[bytes, int]]) -> str:
 
 
 class _Again:
-    """One topic, and who works on it."""
+    """It is one topic, and who works on it."""
 
     def __init__(self, nemesis: Nemesis, name: str, entropy: SeededEntropy) -> None:
         self.nemesis = nemesis
@@ -85,7 +85,7 @@ class _Again:
             await asyncio.sleep(0.1)
 
     async def write(self, value: bytes, count: int) -> None:
-        """So many records, each acknowledged."""
+        """Write so many records, each acknowledged."""
         producer = Producer(
             self.bootstrap,
             entropy=self.entropy.fork("write"),
@@ -97,7 +97,7 @@ class _Again:
                 await producer.send(self.topic, value)
 
     def reader(self, name: str, group: str | None) -> Consumer:
-        """Somebody who has seen nothing yet, or a member of a group."""
+        """Open somebody who has seen nothing yet, or a member of a group."""
         knobs = self.nemesis.cluster.knobs
         consumer = Consumer(
             self.topic,
@@ -116,7 +116,7 @@ class _Again:
         return consumer
 
     async def read(self, name: str, consumer: Consumer, value: bytes, end: int) -> bool:
-        """Until the record before ``end`` was handed out, or for a while."""
+        """Read until the record before ``end`` was handed out, or for a while."""
         seen = self.seen.setdefault(name, [])
         loop = asyncio.get_running_loop()
         until = loop.time() + READ_S
@@ -131,7 +131,7 @@ class _Again:
         return False
 
     async def happen(self) -> None:
-        """All of it; when a step cannot be done in time nothing is judged."""
+        """Do all of it; when a step cannot be done in time nothing is judged."""
         await self.make()
         await self.write(FORMER, FORMER_COUNT)
         async with self.reader("live", None) as live:

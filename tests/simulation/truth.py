@@ -1,4 +1,4 @@
-"""What is true of one partition, and what each of its replicas shows: state of the invariants.
+"""One partition's truth, and what each replica shows of it, is the state of the invariants.
 
 Owns the *canon*: the batches that some leader has committed, in order. It grows when a leader's
 high watermark passes it, or when a client was told of an offset before anybody looked. ``high`` is
@@ -31,16 +31,16 @@ __all__ = ["Promise", "Replica", "Rules", "Truth", "Watched"]
 
 
 class Watched(Protocol):
-    """A cluster, as the invariants need it."""
+    """The invariants need this of a cluster."""
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """Those that run; one that is still loading its logs counts as down."""
+        """Return those that run; one that is still loading its logs counts as down."""
         ...
 
     @property
     def disks(self) -> Mapping[int, MemoryFiles]:
-        """Of every broker, also of those that are down: the object of the present incarnation."""
+        """Return every broker's, also when it is down: the object of the present incarnation."""
         ...
 
     @property
@@ -49,7 +49,7 @@ class Watched(Protocol):
 
 @dataclass(slots=True)
 class Promise:
-    """A record that a client has read, or was told of."""
+    """It is a record that a client has read, or was told of."""
 
     offset: int
     value: bytes | None
@@ -58,12 +58,12 @@ class Promise:
 
     @property
     def id(self) -> str:
-        """Which invariant it is about."""
+        """Return which invariant it is about."""
         return "I23" if self.acked else "I7"
 
 
 class Replica:
-    """One replica, as it was last looked at."""
+    """It is one replica, as it was last looked at."""
 
     def __init__(self, broker_id: int, rots: Rots | None = None) -> None:
         self.broker_id = broker_id
@@ -137,19 +137,19 @@ class Replica:
         return True
 
     def harm(self) -> None:
-        """Its disk lost something that was synced, or will garble it."""
+        """Note that its disk lost something that was synced, or will garble it."""
         self.damaged = self.hurt = True
         self.harmed_life = self.life
         self.resets_at_harm = 0 if self.view is None else self.view.resets
 
     @property
     def exempt(self) -> bool:
-        """Whether it is known, to itself or to us, not to hold all it should, or cannot serve."""
+        """Return whether it is known not to hold all it should, or cannot serve."""
         return self.damaged or self.knows
 
     @property
     def knows(self) -> bool:
-        """Whether it knows itself that it does not hold all it should: it refuses to lead."""
+        """Return whether it knows itself that it lacks something: it refuses to lead."""
         view, partition = self.view, self.partition
         if view is not None:
             log = view.log
@@ -159,11 +159,11 @@ class Replica:
 
     @property
     def high_watermark(self) -> int:
-        """Its own; 0 while it has none."""
+        """Return its own; 0 while it has none."""
         return 0 if self.partition is None else self.partition.high_watermark
 
     def on_disk(self, disks: Mapping[int, MemoryFiles]) -> LogView | None:
-        """What lies on the disk of a broker that is down; None when it was never seen."""
+        """Return what lies on the disk of a broker that is down, or None when it was never seen."""
         files = disks.get(self.broker_id)
         if files is None or self.running or not self.directory:
             return None
@@ -177,7 +177,7 @@ class Replica:
 
 @dataclass(slots=True)
 class Truth:
-    """One partition. Made anew when a topic is."""
+    """It is one partition. Made anew when a topic is."""
 
     name: TopicPartition
     topic_id: str
@@ -203,7 +203,7 @@ class Truth:
         return CompactedCanon() if self.compacts else Canon()
 
     def leaders(self) -> list[Replica]:
-        """Who believes to lead, the oldest leader epoch first."""
+        """Return who believes to lead, the oldest leader epoch first."""
         found = [
             replica
             for replica in self.replicas.values()
@@ -212,7 +212,7 @@ class Truth:
         return sorted(found, key=_epoch_of)
 
     def leader_of(self, stored: StoredPartition) -> Replica | None:
-        """The replica that the store says leads, if it knows so itself."""
+        """Return the replica that the store says leads, if it knows so itself."""
         replica = self.replicas.get(stored.state.leader)
         if replica is None or replica.partition is None or replica.partition.leader is None:
             return None
@@ -220,7 +220,7 @@ class Truth:
         return replica if same else None
 
     def views(self, disks: Mapping[int, MemoryFiles]) -> list[tuple[Replica, LogView]]:
-        """Every replica that shows a log: running ones, then the disks of the others."""
+        """Return every replica that shows a log: running ones, then the disks of the others."""
         found: list[tuple[Replica, LogView]] = [
             (replica, replica.view)
             for replica in self.replicas.values()
@@ -235,7 +235,7 @@ class Truth:
         return found
 
     def is_unseen(self, disks: Mapping[int, MemoryFiles]) -> bool:
-        """Whether some replica shows nothing that could be counted."""
+        """Return whether some replica shows nothing that could be counted."""
         return any(
             replica.view is None and replica.on_disk(disks) is None
             for replica in self.replicas.values()
@@ -254,7 +254,8 @@ class Truth:
             replica._disk = None
 
     def value_at(self, batch: Batch, offset: int, view: LogView) -> bytes | None:
-        """The value at ``offset``, inside ``batch``. :raises LookupError: see ``LogView``."""
+        """Return the value at ``offset``, inside ``batch``. :raises LookupError: see
+        ``LogView``."""
         if isinstance(self.canon, CompactedCanon):
             return self.canon.records[offset].value
         values = self.decoded.get(batch.base)

@@ -1,4 +1,4 @@
-"""Faults of transactions; imported for their registration.
+"""Faults of transactions are imported for their registration.
 
 Without transactional clients in the run they do nothing.
 """
@@ -24,14 +24,14 @@ MOMENTS = ("begun", "added", "prepared", "marking", "completed", "any")
 
 
 def _client(self: Nemesis) -> TxnClient | None:
-    """One of the transactional clients of the run."""
+    """Return one of the transactional clients of the run."""
     if self.txns is None or not self.txns.clients:
         return None
     return self.chance.choice(self.txns.clients)
 
 
 def txn_coordinator_of(self: Nemesis, transactional_id: str) -> int | None:
-    """The broker that leads the partition of a transactional id, by the store."""
+    """Return the broker that leads the partition of a transactional id, by the store."""
     count = self.cluster.knobs.transaction_state_log_num_partitions
     name = TopicPartition(TRANSACTION_TOPIC, coordinator_partition(transactional_id, count))
     stored = self.invariants.store.partitions.get(name)
@@ -40,7 +40,7 @@ def txn_coordinator_of(self: Nemesis, transactional_id: str) -> int | None:
 
 
 def transaction_of(self: Nemesis, transactional_id: str) -> Transaction | None:
-    """The id as its coordinator knows it."""
+    """Return the id as its coordinator knows it."""
     broker = self.cluster.brokers.get(txn_coordinator_of(self, transactional_id) or 0)
     if broker is None:
         return None

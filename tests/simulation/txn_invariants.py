@@ -30,7 +30,7 @@ __all__ = ["TxnInvariants"]
 
 
 class _Watched:
-    """One partition."""
+    """It is one partition."""
 
     def __init__(self, canon: Canon) -> None:
         self.canon = canon
@@ -46,7 +46,7 @@ class _Watched:
 
 
 class TxnInvariants:
-    """Takes in what is committed, once, and looks at leaders."""
+    """It takes in what is committed, once, and looks at leaders."""
 
     def __init__(self) -> None:
         self.decisions: dict[tuple[int, int], tuple[bool, TopicPartition]] = {}
@@ -172,14 +172,14 @@ class TxnInvariants:
     # ---- the end of a run
 
     def holes(self) -> dict[tuple[str, int], set[int]]:
-        """Offsets that hold nothing for readers, by partition."""
+        """Return offsets that hold nothing for readers, by partition."""
         return {
             (name.topic, name.partition): watched.replay.holes
             for name, watched in self._partitions.items()
         }
 
     def undecided(self) -> dict[tuple[str, int], list[Open]]:
-        """What no marker has ended, by partition."""
+        """Return what no marker has ended, by partition."""
         return {
             (name.topic, name.partition): [
                 Open(txn.producer_id, txn.epoch, txn.first_offset)
@@ -212,7 +212,7 @@ class TxnInvariants:
 
 
 def _holds_undecided(replay: TxnReplay, replica: Replica, high: int, stable: int) -> bool:
-    """Whether readers below ``stable`` can meet a record of a transaction that is not decided.
+    """Return whether readers below ``stable`` can meet a record that is not decided.
 
     Compaction may have taken it away: it was decided then, and a leader that begins with an older
     high watermark need not wait for the marker.
@@ -228,13 +228,13 @@ def _holds_undecided(replay: TxnReplay, replica: Replica, high: int, stable: int
 
 
 def _is_gone(truth: Truth, batch: Batch) -> bool:
-    """Whether compaction or retention has taken a batch from all replicas that there are."""
+    """Return whether compaction or retention has taken a batch from all replicas that there are."""
     views = [replica.view for replica in truth.replicas.values() if replica.view is not None]
     return bool(views) and all(view.start > batch.base or truth.compacts for view in views)
 
 
 def _bytes_of(truth: Truth, index: int) -> bytes | None:
-    """The bytes of a committed batch, from a replica that has it as it was."""
+    """Return the bytes of a committed batch, from a replica that has it as it was."""
     batch = truth.canon.batches[index]
     for replica in truth.replicas.values():
         view = replica.view

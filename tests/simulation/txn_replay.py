@@ -1,4 +1,4 @@
-"""What the committed batches of a partition say of its transactions: a replay of our own.
+"""The committed batches of a partition tell of its transactions: this is a replay of our own.
 
 Rules: a transactional batch opens a transaction of its producer, or goes on with it; a marker of
 the producer ends it. Batches come in the order of their offsets and once each. What breaks a rule
@@ -20,7 +20,7 @@ __all__ = ["EndedTxn", "OpenTxn", "TxnReplay"]
 
 @dataclass(slots=True)
 class OpenTxn:
-    """Without a marker yet."""
+    """It has no marker yet."""
 
     producer_id: int
     epoch: int
@@ -29,7 +29,7 @@ class OpenTxn:
 
 
 class EndedTxn(NamedTuple):
-    """What a marker has ended."""
+    """A marker has ended it."""
 
     producer_id: int
     marker_epoch: int
@@ -39,13 +39,13 @@ class EndedTxn(NamedTuple):
     data_epoch: int
     """-1: a marker without data before it."""
     first_offset: int
-    """Of the data; -1 without any."""
+    """The data's first; -1 without any."""
     offsets: tuple[int, ...] = ()
-    """Of the data."""
+    """The data's."""
 
 
 class TxnReplay:
-    """The transactions of one partition, as far as its batches were taken."""
+    """It has the transactions of one partition, as far as its batches were taken."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -60,7 +60,7 @@ class TxnReplay:
         """By batch: where it ends, and below which offset all is decided then."""
 
     def take(self, data: bytes) -> str:
-        """The next batch; what is wrong with it, or nothing."""
+        """Take the next batch; return what is wrong with it, or nothing."""
         try:
             header = parse_header(data)
         except CorruptBatchError:
@@ -81,7 +81,7 @@ class TxnReplay:
         return said
 
     def skip(self, next_offset: int) -> None:
-        """A batch that cannot be read any more."""
+        """Skip a batch that cannot be read any more."""
         self.end = next_offset
         self._ends.append(self.end)
         self._stable.append(min((t.first_offset for t in self.open.values()), default=self.end))
@@ -137,16 +137,16 @@ class TxnReplay:
         return ""
 
     def stable_at(self, high_watermark: int) -> int:
-        """Below which offset all was decided, when that much was committed."""
+        """Return below which offset all was decided, when that much was committed."""
         index = bisect_right(self._ends, high_watermark) - 1
         return high_watermark if index < 0 else min(high_watermark, self._stable[index])
 
     def undecided_at(self, high_watermark: int) -> Iterator[int]:
-        """The offsets below it whose transactions were not decided when that much was committed."""
+        """Yield the offsets below it that were not decided when that much was committed."""
         late = [txn.offsets for txn in self.ended if txn.marker_offset >= high_watermark]
         for offsets in (*(txn.offsets for txn in self.open.values()), *late):
             yield from (offset for offset in offsets if offset < high_watermark)
 
     def is_open(self, offset: int) -> bool:
-        """Whether an offset belongs to a transaction that is not decided."""
+        """Return whether an offset belongs to a transaction that is not decided."""
         return any(offset in txn.offsets for txn in self.open.values())

@@ -40,14 +40,14 @@ NEXT: dict[TxnState | None, frozenset[TxnState]] = {
     S.COMPLETE_COMMIT: _AT_REST,
     S.COMPLETE_ABORT: _AT_REST,
 }
-"""What may follow, by what a reader of the design expects; the product has its own table."""
+"""These may follow, as a reader of the design expects; the product has its own table."""
 
 Pair = tuple[int, int]
 Decision = tuple[bool, TopicPartition]
 
 
 class TxnStateInvariants:
-    """Takes in what is committed to the internal topic, once."""
+    """It takes in what is committed to the internal topic, once."""
 
     def __init__(self) -> None:
         self.saved: dict[str, SavedTransaction | SavedShared] = {}
@@ -85,14 +85,14 @@ class TxnStateInvariants:
             self._taken[name] = canon, len(canon.offsets)
 
     def take_writer(self, fact: WriterFact) -> None:
-        """One more record of a writer."""
+        """Take one more record of a writer."""
         if fact.saved is not None:
             writers = self._writers.setdefault(fact.transactional_id, {})
             writers[fact.producer_id] = fact.saved.ordinal
             self._give(fact.transactional_id, (fact.producer_id, 0))
 
     def take(self, fact: IdFact) -> None:
-        """One more record of an id. :raises InvariantViolation: [I16]."""
+        """Take one more record of an id. :raises InvariantViolation: [I16]."""
         name, saved = fact.transactional_id, fact.saved
         before = self.saved.get(name)
         if saved is None:

@@ -1,4 +1,4 @@
-"""Faults of transactions that aim at one narrow window; imported for their registration."""
+"""Strikes are faults of transactions at one narrow window; imported for their registration."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from simulation.txn_faults import transaction_of, txn_coordinator_of
 from simulation.txn_workload import COPY_GROUP, Copier, Teller
 
 STEP_S = 4.0
-"""What a step of a story waits for at most; without it the story ends."""
+"""The longest wait of a step of a story; without what it waits for the story ends."""
 
 
 @fault
 async def decide_alone(self: Nemesis) -> None:
-    """[K2]: a coordinator writes PREPARE, and dies before the replica that follows it has that.
+    """[K2]: a coordinator has written PREPARE, and dies before its follower has it.
 
     The application dies with it, so that nobody says again how the transaction was to end.
     """
@@ -60,7 +60,7 @@ async def decide_alone(self: Nemesis) -> None:
 
 
 def _heir(nemesis: Nemesis, transactional_id: str) -> int | None:
-    """Who leads the partition of an id next: the first other member of its ISR."""
+    """Return who leads the partition of an id next: the first other member of its ISR."""
     count = nemesis.cluster.knobs.transaction_state_log_num_partitions
     name = TopicPartition(TRANSACTION_TOPIC, coordinator_partition(transactional_id, count))
     stored = nemesis.invariants.store.partitions.get(name)

@@ -1,4 +1,4 @@
-"""Transactions while the world breaks: transfers, mixed sends, copiers, hijackers, shared ones.
+"""Transactions run while the world breaks: transfers, mixed sends, copiers, hijackers, shared ones.
 
 *Tellers* have a transactional id each. They book amounts from partitions of ``BANK`` to others (the
 sum stays nothing), send to all topics at once, abort, do nothing, dawdle in the middle for longer
@@ -51,7 +51,7 @@ class ChangedMindError(Exception):
 
 
 class TxnWorkload:
-    """All transactional clients of a run.
+    """It has all transactional clients of a run.
 
     :param source: the topic that is copied, with its number of partitions.
     :param others: partitions that take part in transactions besides those of the bank.
@@ -97,7 +97,7 @@ class TxnWorkload:
 
     @property
     def topics(self) -> dict[str, int]:
-        """Topics of its own, with their numbers of partitions."""
+        """Return topics of its own, with their numbers of partitions."""
         knobs = self.cluster.knobs
         counts = {BANK: knobs.accounts if self.tellers else 0}
         counts[COPIES] = knobs.copy_partitions if knobs.copiers else 0
@@ -105,12 +105,12 @@ class TxnWorkload:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Of its own topics."""
+        """Return those of its own topics."""
         made = [TopicPartition(topic, p) for topic, n in self.topics.items() for p in range(n)]
         return made + self.fresh
 
     async def create_topics(self) -> None:
-        """Its own."""
+        """Create its own."""
         if not self.topics:
             return
         process = self.cluster.client_process("admin")
@@ -130,7 +130,7 @@ class TxnWorkload:
         process.kill()
 
     async def create_fresh(self, topic: str) -> None:
-        """One more topic, of one partition, that tellers write to from now on.
+        """Create one more topic, of one partition, that tellers write to from now on.
 
         :raises TimeoutError, OSError, OncelogError: it could not be made, or nobody knows.
         """
@@ -159,7 +159,7 @@ class TxnWorkload:
             self.add(client)
 
     def add(self, client: TxnClient) -> asyncio.Task[None]:
-        """One more client."""
+        """Add one more client."""
         task = self.cluster.loop.create_task(client.live(), name=client.name)
         self._tasks.append(task)
         return task
@@ -198,7 +198,7 @@ class TxnWorkload:
             process.kill()
 
     def _auditor(self, group: str) -> Consumer:
-        """Somebody from outside, who asks what a group has committed."""
+        """Start somebody from outside, who asks what a group has committed."""
         self.audits += 1
         return Consumer(
             bootstrap_servers=self.cluster.bootstrap,
@@ -243,7 +243,7 @@ class TxnWorkload:
 
 
 class TxnClient:
-    """One transactional client, again and again after each crash."""
+    """It is one transactional client, again and again after each crash."""
 
     def __init__(
         self, workload: TxnWorkload, name: str, transactional_id: str, entropy: SeededEntropy
@@ -263,11 +263,11 @@ class TxnClient:
 
     @property
     def over(self) -> bool:
-        """Whether it shall not begin anything more."""
+        """Return whether it shall not begin anything more."""
         return self.workload.over or self.leaves
 
     def kill(self) -> None:
-        """As kill -9."""
+        """Kill it as kill -9 does."""
         if self.process is not None and self.process.alive:
             self.workload.cluster.loop.trace(f"crash {self.name}")
             self.process.kill()
@@ -311,7 +311,7 @@ class TxnClient:
         raise NotImplementedError
 
     def recorder(self, kind: str, part: int) -> HistoryRecorder:
-        """What a client of its present life tells the history."""
+        """Return what takes down what a client of its present life tells the history."""
         loop = self.workload.cluster.loop
         return HistoryRecorder(
             f"{self.name}.{self.lives}",
@@ -321,7 +321,7 @@ class TxnClient:
         )
 
     def producer(self, entropy: SeededEntropy, part: int) -> Producer:
-        """A producer with the client's transactional id."""
+        """Make a producer with the client's transactional id."""
         cluster = self.workload.cluster
         knobs = cluster.knobs
         producer = Producer(
@@ -345,12 +345,12 @@ class TxnClient:
         return producer
 
     def value(self, place: TopicPartition) -> bytes:
-        """The next value for a partition."""
+        """Return the next value for a partition."""
         self._sent += 1
         return value_of(place.topic, place.partition, self.name, self._sent)
 
     def record(self, place: TopicPartition, entropy: SeededEntropy) -> dict[str, Any]:
-        """The next record for a partition, as arguments of ``send``."""
+        """Return the next record for a partition, as arguments of ``send``."""
         where = {"topic": place.topic, "partition": place.partition}
         if place.topic != self.workload.keyed:
             return {**where, "value": self.value(place)}
@@ -373,7 +373,7 @@ class Teller(TxnClient):
                     return
 
     async def _go_on(self, producer: Producer, entropy: SeededEntropy) -> None:
-        """One transaction; what is not fatal is no reason for another producer."""
+        """Run one transaction; what is not fatal is no reason for another producer."""
         try:
             await self._transact(producer, entropy)
         except EXPECTED as error:
@@ -408,7 +408,7 @@ class Teller(TxnClient):
 
     @staticmethod
     async def _commit(producer: Producer, entropy: SeededEntropy) -> None:
-        """As an application that reads the manual."""
+        """Commit as an application that reads the manual."""
         while True:
             try:
                 return await producer.commit_transaction()
@@ -462,7 +462,7 @@ class Teller(TxnClient):
 
 
 class Hijacker(Teller):
-    """Somebody else with a teller's transactional id: a few transactions, and gone."""
+    """Somebody else has a teller's transactional id: a few transactions, and gone."""
 
     async def _part(self, entropy: SeededEntropy, part: int) -> None:
         async with self.producer(entropy, part) as producer:
@@ -477,7 +477,7 @@ class Hijacker(Teller):
 
 
 class Copier(TxnClient):
-    """A member of a group that copies what it reads, exactly once."""
+    """It is a member of a group that copies what it reads, exactly once."""
 
     bounces = False
     """It leaves its group after every transaction, and joins anew."""

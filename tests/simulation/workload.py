@@ -1,4 +1,4 @@
-"""What clients do while the world breaks: the workload of jepsen.tests.kafka in our words.
+"""Clients do this while the world breaks: the workload of jepsen.tests.kafka in our words.
 
 Each client is a process with a producer and a consumer. It sends unique values that name their
 partition, one by one or as a list; it polls, changes its assignment now and then, seeks to the
@@ -31,11 +31,11 @@ COMPACTED = "k"
 TOMBSTONES = 0.1
 CRASH_EVERY_S = 15.0
 EXPECTED = (OncelogError, OSError, TimeoutError)
-"""What a client may raise while the world breaks. Anything else is a bug."""
+"""A client may raise these while the world breaks. Anything else is a bug."""
 
 
 class Workload:
-    """All clients of a run."""
+    """It has all clients of a run."""
 
     def __init__(
         self, cluster: SimCluster, entropy: SeededEntropy, sink: Callable[[Event], None]
@@ -57,11 +57,11 @@ class Workload:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """All that is written to."""
+        """Return all that is written to."""
         return [TopicPartition(topic, p) for topic, n in self.topics.items() for p in range(n)]
 
     async def create_topic(self) -> None:
-        """The topics of the run."""
+        """Create the topics of the run."""
         process = self.cluster.client_process("admin")
         knobs = self.cluster.knobs
         compacts = {
@@ -181,7 +181,7 @@ class Workload:
 
 
 class Client:
-    """One client process, again and again after each crash."""
+    """It is one client process, again and again after each crash."""
 
     def __init__(self, workload: Workload, name: str, entropy: SeededEntropy) -> None:
         self.workload = workload
@@ -277,7 +277,7 @@ class Client:
     def _record(
         self, topic: str, partition: int, entropy: SeededEntropy
     ) -> tuple[bytes | None, bytes | None]:
-        """(key, value) of the next record for a partition."""
+        """Return (key, value) of the next record for a partition."""
         knobs = self.workload.cluster.knobs
         self._sent += 1
         key = None

@@ -7,8 +7,8 @@ from simulation.history import History
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Acknowledged values that were polled, but not at the offset of the acknowledgement, or of
-    which it told none.
+    """Find acknowledged values that were polled, but not at the offset of the acknowledgement, or
+    of which it told none.
 
     Without final polls, only where somebody has read that far.
     """

@@ -1,4 +1,4 @@
-"""[A20]: of what a transaction sent, readers see all or nothing, over all partitions.
+"""[A20]: readers see all or nothing of what a transaction sent, over all partitions.
 
 Rules: one that was committed is to be seen whole (that is [A3] and [A4] too), one that was aborted
 not at all [A5]. Of one whose end nobody knows a single record that is seen proves that it was
@@ -50,8 +50,8 @@ def check(history: History, rules: Rules) -> list[Violation]:
 
 
 def _must_be_seen(history: History, rules: Rules, sent: Sent) -> bool:
-    """Whether somebody has read where it must be. A transaction is committed only when all that it
-    sent is stored, so one whose offset nobody knows is missed at the end of a run."""
+    """Return whether somebody has read where it must be. A transaction is committed only when all
+    that it sent is stored, so one whose offset nobody knows is missed at the end of a run."""
     if sent.offset is not None:
         if rules.may_be_gone(sent.key, sent.offset):
             return False

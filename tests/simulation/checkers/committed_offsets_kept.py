@@ -1,4 +1,4 @@
-"""[A24]: what a group has committed stays so, and only members of the newest generation commit.
+"""[A24]: a group's commit stays, and only members of the newest generation commit.
 
 Rules: an offset that was acknowledged is what whoever asks afterwards is told, until another commit
 has come in between; see ``registers``. A member that was outlived by a newer generation, of which
@@ -15,7 +15,7 @@ PROMISE = "committed_offsets_kept"
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Answers that forget a commit, and commits of members that are none any more."""
+    """Find answers that forget a commit, and commits of members that are none any more."""
     return [*_forgotten(history, rules), *_outlived(history)]
 
 

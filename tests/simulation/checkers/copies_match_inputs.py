@@ -27,20 +27,20 @@ Stream = tuple[str, Key]
 
 class _Copy(NamedTuple):
     offset: int
-    """Of the input."""
+    """The input's."""
     at: int
-    """Of the copy."""
+    """The copy's."""
     key: Key
     op: Op
 
 
 def copy_of(value: bytes, group: str, key: Key, offset: int) -> bytes:
-    """A value that says what it is a copy of: the input's place, and for whom."""
+    """Return a value that says what it is a copy of: the input's place, and for whom."""
     return value + f"/@{group}:{key[0]}:{key[1]}:{offset}/".encode()
 
 
 def copied(value: bytes) -> tuple[str, Key, int] | None:
-    """(group, input partition, its offset), if the value was made by :func:`copy_of`."""
+    """Return (group, input partition, its offset), if the value was made by :func:`copy_of`."""
     _, mark, rest = value.partition(b"/@")
     if not mark:
         return None
@@ -49,7 +49,7 @@ def copied(value: bytes) -> tuple[str, Key, int] | None:
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Inputs with more or fewer copies than one, and copies out of order."""
+    """Find inputs with more or fewer copies than one, and copies out of order."""
     if not rules.read_committed or rules.loss_permitted:
         return []
     found: list[Violation] = []
@@ -65,7 +65,7 @@ def check(history: History, rules: Rules) -> list[Violation]:
 
 
 def _streams(history: History) -> dict[Stream, list[_Copy]]:
-    """Visible copies by stream, in the order of their offsets."""
+    """Return visible copies by stream, in the order of their offsets."""
     found: dict[Stream, list[_Copy]] = {}
     for key, values in history.seen.items():
         for value, places in values.items():
@@ -80,7 +80,7 @@ def _streams(history: History) -> dict[Stream, list[_Copy]]:
 
 
 def _ends(history: History, copied_from: Collection[Stream]) -> dict[Stream, tuple[int, Op]]:
-    """How far each group that copies has certainly come, and by what."""
+    """Return how far each group that copies has certainly come, and by what."""
     found: dict[Stream, tuple[int, Op]] = {}
     for op in history.grouping:
         certain = op.f == "commit" and op.txn is not None and op.fate == "ok"

@@ -10,7 +10,7 @@ from simulation.history import History, place_of
 
 
 def check(history: History, rules: Rules, holes: Holes | None = None) -> list[Violation]:
-    """Polled values that belong to another partition, or that nobody sent."""
+    """Find polled values that belong to another partition, or that nobody sent."""
     found: list[Violation] = []
     owners = {value: key for key, values in history.writes.items() for value in values}
     for key, reads in history.reads.items():

@@ -7,7 +7,7 @@ from simulation.history import History
 
 
 def check(history: History, rules: Rules, holes: Holes | None = None) -> list[Violation]:
-    """Acknowledged values behind everything that was read (those before it are [A3])."""
+    """Find acknowledged values behind everything that was read (those before it are [A3])."""
     if not rules.acks_count or not rules.final_polls:
         return []
     found: list[Violation] = []

@@ -12,7 +12,7 @@ from simulation.history import History
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Acknowledged records behind the last one that a group was handed."""
+    """Find acknowledged records behind the last one that a group was handed."""
     if not rules.acks_count:
         return []
     found: list[Violation] = []

@@ -1,4 +1,4 @@
-"""What the members of a group were handed of one partition, all together: shared by checkers."""
+"""Checkers share what the members of a group were handed of one partition, all together."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from simulation.history import History, Key, Op
 
 @dataclass(slots=True)
 class Handed:
-    """Of one group and partition."""
+    """It is that of one group and partition."""
 
     start: int | None = None
     """The lowest offset at which a member began to read; None: none did."""
     end: int = 0
     """Up to where they have read, or said that they have."""
     by: Op | None = None
-    """Who has said the end."""
+    """The operation that has told the end."""
     times: dict[int, list[Op]] = field(default_factory=dict)
-    """By offset, the polls that handed it out."""
+    """The polls that handed it out, by offset."""
     moved: bool = False
     """Somebody from outside has set the committed offset: what was left out is his will."""
 
@@ -34,7 +34,7 @@ class Handed:
 
 
 def handed_out(history: History, rules: Rules) -> dict[tuple[str, Key], Handed]:
-    """By group and partition."""
+    """Return it by group and partition."""
     if "handed_out" not in history.derived:
         history.derived["handed_out"] = _handed_out(history)
     found: dict[tuple[str, Key], Handed] = history.derived["handed_out"]

@@ -1,4 +1,4 @@
-"""What was sent in transactions and what of it was seen: shared by their checkers.
+"""Checkers of transactions share what was sent in them and what of it was seen.
 
 A transaction is one operation of several (Jepsen's way), or one that its sends name; of a shared
 one the sends are those of its winners.
@@ -13,19 +13,19 @@ from simulation.history import History, Key, MicroOp, Op
 
 
 class Sent(NamedTuple):
-    """One value that a transaction sent."""
+    """It is one value that a transaction sent."""
 
     op: Op
     key: Key
     value: bytes
     offset: int | None
-    """Where it is by the acknowledgement."""
+    """The place that the acknowledgement names."""
     seen: Op | None
     """The first poll that showed it to somebody who is shown only what is decided."""
 
 
 def sends_of(history: History, txn: Op) -> list[Sent]:
-    """The values of a transaction, in order; tombstones cannot be told apart and are left out."""
+    """Return a transaction's values, in order; tombstones cannot be told apart and are left out."""
     sends = []
     for op, mop in _mops_of(txn):
         if mop.kind == "send" and mop.value is not None and op.outcome != "fail":

@@ -1,4 +1,4 @@
-"""Where sends have landed: what the checkers of the order of sends share."""
+"""Checkers of the order of sends share where sends have landed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from simulation.history import History, Key, MicroOp, Op
 
 
 def landing(history: History, rules: Rules, mop: MicroOp) -> int | None:
-    """The first offset at which a value that was sent is known to be. Of a tombstone, and where
-    compaction goes on, nobody knows whether it was stored once before."""
+    """Return the first offset at which a value that was sent is known to be. Of a tombstone, and
+    where compaction goes on, nobody knows whether it was stored once before."""
     key = mop.topic, mop.partition
     if mop.value is None or (rules.superseded.get(key) and not rules.idempotent):
         return None

@@ -17,7 +17,7 @@ PROMISE = "leader_epochs_agree"
 
 
 def check(replicas: AllReplicas, rules: Rules) -> list[Violation]:
-    """Epochs that go back, and beginnings that differ."""
+    """Find epochs that go back, and beginnings that differ."""
     found: list[Violation] = []
     for key, partition in sorted(replicas.items()):
         for broker, log in sorted(partition.logs.items()):
@@ -41,7 +41,7 @@ def _order(key: Key, broker: int, log: Sequence[Entry]) -> list[Violation]:
 
 
 def starts_of(log: Sequence[Entry]) -> dict[int, int]:
-    """The first offset of each epoch in a log."""
+    """Return the first offset of each epoch in a log."""
     starts: dict[int, int] = {}
     for entry in log:
         starts.setdefault(entry.leader_epoch, entry.offset)

@@ -14,18 +14,18 @@ PROMISE = "money_is_conserved"
 
 
 def booking_of(value: bytes, amount: int) -> bytes:
-    """A value that books an amount, in the smallest unit."""
+    """Return a value that books an amount, in the smallest unit."""
     return value + f"/${amount}/".encode()
 
 
 def amount_of(value: bytes) -> int | None:
-    """The amount, if the value was made by :func:`booking_of`."""
+    """Return the amount, if the value was made by :func:`booking_of`."""
     _, mark, rest = value.partition(b"/$")
     return int(rest.partition(b"/")[0]) if mark else None
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """A sum that is not nothing."""
+    """Find a sum that is not nothing."""
     if not rules.read_committed or not rules.final_polls or rules.loss_permitted:
         return []
     total, last = 0, None

@@ -20,7 +20,7 @@ PROMISE = "newest_values_kept"
 
 
 class Kept(NamedTuple):
-    """One record of a compacted log."""
+    """It is one record of a compacted log."""
 
     offset: int
     key: bytes | None
@@ -30,17 +30,17 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """One partition: what was ever committed, and what each broker has of it now."""
+    """It is one partition: what was ever committed, and what each broker has of it now."""
 
     committed: Sequence[Kept]
-    """In the order of offsets."""
+    """Records in the order of offsets."""
     logs: Mapping[int, Sequence[Kept]]
-    """By broker, up to where it is committed."""
+    """Logs by broker, up to where they are committed."""
     log_start: int = 0
 
 
 def check(partitions: Mapping[Key, Compacted], rules: Rules) -> list[Violation]:
-    """Records that were changed, and newest ones that are not there."""
+    """Find records that were changed, and newest ones that are not there."""
     found: list[Violation] = []
     for key, partition in sorted(partitions.items()):
         newest = newest_of(partition.committed)
@@ -55,12 +55,13 @@ def check(partitions: Mapping[Key, Compacted], rules: Rules) -> list[Violation]:
 
 
 def newest_of(records: Sequence[Kept]) -> dict[bytes, Kept]:
-    """The last record of each key; records without one stand for themselves and are left out."""
+    """Return the last record of each key; those without one stand for themselves and are left
+    out."""
     return {record.key: record for record in records if record.key is not None}
 
 
 def superseded(records: Sequence[Kept]) -> set[int]:
-    """Offsets that compaction may take away: older records of a key, and tombstones."""
+    """Return offsets that compaction may take away: older records of a key, and tombstones."""
     newest = newest_of(records)
     return {
         record.offset

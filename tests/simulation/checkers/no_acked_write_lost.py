@@ -1,4 +1,4 @@
-"""[A3]: what was acknowledged is read by whoever reads as far as it lies.
+"""[A3]: an acknowledged record is read by whoever reads as far as it lies.
 
 *Acknowledged* includes sends that ended unknown but of which a reader saw a record: a batch and a
 transaction are stored whole or not at all. A value is lost when someone read beyond its offset and
@@ -15,7 +15,7 @@ from simulation.history import History, Key, Op, Write
 
 
 def check(history: History, rules: Rules, holes: Holes | None = None) -> list[Violation]:
-    """Values below the highest offset that was read, that must be there, and that nobody read."""
+    """Find values that must be there below the highest offset read, and that nobody read."""
     if rules.loss_permitted:
         return []
     found = [_told(op) for op in history.reading if op.f == "assign" and op.invoke.note == TOLD]
@@ -61,7 +61,7 @@ def _happened(history: History, rules: Rules, write: Write) -> bool:
 
 
 def _inferred(write: Write, key: Key, seen: Mapping[bytes, Mapping[int, Op]]) -> int | None:
-    """Where a record of a batch must be, by another record of the batch that was read."""
+    """Return where a record of a batch must be, by another record of the batch that was read."""
     if write.op.f != "send":
         return None
     for place, mop in enumerate(write.op.mops):

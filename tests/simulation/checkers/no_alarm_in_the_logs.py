@@ -1,4 +1,4 @@
-"""[A19]: programs under test log no error, and no exception that nobody handled.
+"""[A19]: a program under test does not log errors or exceptions that nobody handled.
 
 Rules: ERROR and CRITICAL are alarms: something is wrong that the program cannot mend; so is a
 warning with an exception. What the faults of a run explain is named in the run's rules, one
@@ -17,7 +17,7 @@ from simulation.checkers.violation import Rules, Violation
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One record of a log."""
+    """It is one record of a log."""
 
     host: str
     level: int
@@ -29,14 +29,14 @@ class LogLine:
 
     @classmethod
     def from_record(cls, host: str, record: logging.LogRecord, time_s: float = 0.0) -> LogLine:
-        """The same, from what a logging handler is given."""
+        """Make it from what a logging handler is given."""
         error = record.exc_info[1] if record.exc_info else None
         shown = "" if error is None else f"{type(error).__name__}: {error}"
         return cls(host, record.levelno, record.getMessage(), shown, time_s)
 
 
 def check(logs: Iterable[LogLine], rules: Rules) -> list[Violation]:
-    """Alarms that the rules do not allow."""
+    """Find alarms that the rules do not allow."""
     allowed = [re.compile(pattern) for pattern in rules.allowed_log_lines]
     found: list[Violation] = []
     for line in logs:

@@ -15,11 +15,11 @@ from simulation.history import History, Key, Op
 PROMISE = "no_circular_reads"
 
 Edges = dict[Op, dict[Op, Key]]
-"""From each transaction: who read it, and where."""
+"""Edges from each transaction: who read it, and where."""
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Circles, each named once, by the transaction that was begun first."""
+    """Find circles, each named once, by the transaction that was begun first."""
     if not rules.read_committed:
         return []
     edges = _edges(history)
@@ -63,7 +63,7 @@ def _edges(history: History) -> Edges:
 
 
 def _consumed(history: History) -> list[tuple[Op, Key, int, int]]:
-    """(transaction, partition, from, up to) of what transactions have read in groups."""
+    """Return (transaction, partition, from, up to) of what transactions have read in groups."""
     found: list[tuple[Op, Key, int, int]] = []
     before: dict[tuple[str, Key], int] = {}
     for op in history.grouping:
@@ -80,7 +80,7 @@ def _consumed(history: History) -> list[tuple[Op, Key, int, int]]:
 
 
 def _components(edges: Edges) -> list[set[Op]]:
-    """Strongly connected components: Tarjan's algorithm, without recursion."""
+    """Return strongly connected components by Tarjan's algorithm, without recursion."""
     index: dict[Op, int] = {}
     low: dict[Op, int] = {}
     stack: list[Op] = []

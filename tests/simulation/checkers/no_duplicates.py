@@ -1,4 +1,4 @@
-"""[A2]: a value that was sent once is stored once, when producers are idempotent.
+"""[A2]: an idempotent producer's value is stored once.
 
 Without idempotence a retry may store a batch again; rules say which holds. Only polls count: an
 acknowledgement of another offset than the stored one is [A29].
@@ -11,7 +11,7 @@ from simulation.history import History
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """A value polled at two offsets or more of its partition."""
+    """Find a value polled at two offsets or more of its partition."""
     if not rules.idempotent or rules.loss_permitted:
         return []
     found: list[Violation] = []

@@ -11,7 +11,7 @@ from simulation.history import History, Op
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Values of failed operations in polls that were ok."""
+    """Find values of failed operations in polls that were ok."""
     found: list[Violation] = []
     for key, reads in history.safe_reads.items():
         writes = history.writes.get(key, {})

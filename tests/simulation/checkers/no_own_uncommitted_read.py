@@ -14,7 +14,7 @@ PROMISE = "no_own_uncommitted_read"
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Values of a transaction in polls before its commit."""
+    """Find values of a transaction in polls before its commit."""
     if not rules.read_committed:
         return []
     return [*_own(history), *_early(history)]
@@ -55,7 +55,7 @@ def _early(history: History) -> list[Violation]:
 
 
 def _commits_after(txn: Op) -> int | None:
-    """The place in the history before which it cannot have been committed."""
+    """Return the place in the history before which it cannot have been committed."""
     whole = txn.wins or txn
     if whole.asked is not None:
         return whole.asked

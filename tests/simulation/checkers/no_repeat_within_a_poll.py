@@ -8,7 +8,7 @@ from simulation.history import History
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Steps to the same offset or a lower one."""
+    """Find steps to the same offset or a lower one."""
     found: list[Violation] = []
     for step in steps(history, rules):
         if not step.within or step.after > step.before:

@@ -14,7 +14,7 @@ from simulation.history import History
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Known records that a group went past without seeing them."""
+    """Find known records that a group went past without seeing them."""
     if rules.loss_permitted:
         return []
     found: list[Violation] = []

@@ -8,7 +8,7 @@ from simulation.history import History
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Steps over offsets at which a record is known to be."""
+    """Find steps over offsets at which a record is known to be."""
     found: list[Violation] = []
     for step in steps(history, rules):
         if not step.within or step.after <= step.before:

@@ -14,7 +14,7 @@ from simulation.history import History, Key, Op
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Positions of new owners that nobody had committed."""
+    """Find positions of new owners that nobody had committed."""
     if rules.loss_permitted:
         return []
     found: list[Violation] = []

@@ -19,7 +19,7 @@ GAP_MAX = 100
 
 
 def check(history: History, rules: Rules, holes: Holes | None = None) -> list[Violation]:
-    """Gaps that nothing explains, and records where none can be."""
+    """Find gaps that nothing explains, and records where none can be."""
     explained = {} if holes is None else holes
     return [*_gaps(history, rules, explained), *_leaks(history, explained)]
 

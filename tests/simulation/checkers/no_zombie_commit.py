@@ -29,7 +29,7 @@ class _Commit(NamedTuple):
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Commits of an instance on both sides of another's."""
+    """Find commits of an instance on both sides of another's."""
     found: list[Violation] = []
     by_id: dict[str, list[_Commit]] = {}
     for txn in history.txns:
@@ -43,7 +43,7 @@ def check(history: History, rules: Rules) -> list[Violation]:
 
 
 def _commit_of(history: History, txn: Op) -> _Commit | None:
-    """When it was committed, if it certainly was."""
+    """Return when it was committed, if it certainly was."""
     if txn.fate == "fail":
         return None
     sends = sends_of(history, txn)

@@ -1,4 +1,4 @@
-"""[A25]: two live members of a group never own a partition at once.
+"""[A25]: a partition is never owned by two live members of a group at once.
 
 Rules: a member owns a partition from the generation in which it was assigned to it up to the last
 one in which it is known to have been a member while it had not given it up: by an assignment, a
@@ -21,7 +21,7 @@ from simulation.history import History, Key, Op
 
 @dataclass(slots=True)
 class _Holding:
-    """One partition in the hands of one member."""
+    """It is one partition in the hands of one member."""
 
     member: str
     first: Op
@@ -46,7 +46,7 @@ class _Holding:
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Pairs of members that have held one partition in the same generation."""
+    """Find pairs of members that have held one partition in the same generation."""
     found: list[Violation] = []
     groups: dict[str, _Group] = {}
     for op in history.grouping:
@@ -61,7 +61,7 @@ def check(history: History, rules: Rules) -> list[Violation]:
 
 
 class _Group:
-    """Who holds what in one group."""
+    """It knows who holds what in one group."""
 
     def __init__(self, name: str, found: list[Violation]) -> None:
         self._name = name

@@ -7,7 +7,7 @@ from simulation.history import History, Op
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Two different values at one offset, by any poll or acknowledgement that counts."""
+    """Find two different values at one offset, by any poll or acknowledgement that counts."""
     if rules.loss_permitted:
         return []
     found: list[Violation] = []

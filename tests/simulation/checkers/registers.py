@@ -1,4 +1,4 @@
-"""Committed offsets as registers: what the checkers of groups share.
+"""Committed offsets are registers to the checkers of groups.
 
 The committed offset of one partition in one group is a register: commits write it, whoever asks
 reads it. Rules, after Lamport and in the places of events, not in seconds:
@@ -22,7 +22,7 @@ Place = tuple[str, Key]
 
 
 class Access(NamedTuple):
-    """One operation on one register."""
+    """It is one operation on one register."""
 
     op: Op
     offset: int | None
@@ -34,7 +34,7 @@ class Access(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """What an operation may find in a register."""
+    """An operation may find these in a register."""
 
     accesses: list[Access]
     nothing: bool
@@ -42,12 +42,12 @@ class Allowed(NamedTuple):
 
     @property
     def offsets(self) -> list[int]:
-        """Each once, sorted."""
+        """Return each once, sorted."""
         return sorted({a.offset for a in self.accesses if a.offset is not None})
 
 
 class Register:
-    """One committed offset, through a whole history."""
+    """It is one committed offset, through a whole history."""
 
     def __init__(self, lost_from: int | None) -> None:
         self.accesses: list[Access] = []
@@ -55,7 +55,7 @@ class Register:
         """From this place in the history on it may have expired."""
 
     def allowed(self, op: Op, began: int, ended: int) -> Allowed:
-        """What ``op`` may find between two places of the history."""
+        """Return what ``op`` may find between two places of the history."""
         floor = max(
             (a.began for a in self.accesses if a.ended is not None and a.ended < began),
             default=None,
@@ -74,7 +74,7 @@ class Register:
 
 
 def registers(history: History, rules: Rules) -> dict[Place, Register]:
-    """Every committed offset that the history tells of."""
+    """Return every committed offset that the history tells of."""
     name = ("registers", rules.offsets_expire_after_s)
     if name not in history.derived:
         history.derived[name] = _registers(history, rules)
@@ -102,7 +102,7 @@ def _registers(history: History, rules: Rules) -> dict[Place, Register]:
 
 
 def _lost_from(history: History, after_s: float | None) -> dict[str, int]:
-    """By group, the first place in the history behind a silence that offsets do not survive."""
+    """Return each group's first place in the history after which its offsets may be lost."""
     if after_s is None:
         return {}
     found: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""[A17]: records that a group was handed twice. For the record: plain groups read at least once.
+"""[A17]: a group was handed these records twice. For the record: plain groups read at least once.
 
 That the repeats are bounded by the last commit is [A16]'s.
 """
@@ -11,7 +11,7 @@ from simulation.history import History
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Records that members of one group were handed more than once, counted by partition."""
+    """Count records that members of one group were handed more than once, by partition."""
     found: list[Violation] = []
     for (group, key), handed in handed_out(history, rules).items():
         again = sorted(offset for offset, ops in handed.times.items() if len(ops) > 1)

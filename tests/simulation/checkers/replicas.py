@@ -1,4 +1,4 @@
-"""The logs of replicas as data, for the checkers that compare them."""
+"""Replicas' logs are data, for the checkers that compare them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from simulation.history import Key
 
 
 class Entry(NamedTuple):
-    """One batch of a log."""
+    """It is one batch of a log."""
 
     offset: int
-    """Of its first record."""
+    """The first record's."""
     next_offset: int
     leader_epoch: int
     data: bytes
@@ -26,14 +26,14 @@ class Replicas:
 
     high_watermark: int
     logs: Mapping[int, Sequence[Entry]]
-    """By broker, in the order of the log; not necessarily from 0 on."""
+    """Logs by broker, in the order of the log; not necessarily from 0 on."""
     epoch_starts: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """What brokers remember of epochs: (leader epoch, its first offset); empty: not asked."""
+    """The epochs that brokers remember: (leader epoch, its first offset); empty: not asked."""
     compacts: bool = False
     """Each broker may have taken old records away; ``newest_values_kept`` looks at the rest."""
 
     def committed(self) -> dict[int, list[Entry]]:
-        """The batches below the high watermark, by broker, in the order of broker ids."""
+        """Return the batches below the high watermark, by broker, in the order of broker ids."""
         return {
             broker: [entry for entry in log if entry.next_offset <= self.high_watermark]
             for broker, log in sorted(self.logs.items())
@@ -44,7 +44,7 @@ AllReplicas = Mapping[Key, Replicas]
 
 
 def entries_of(data: bytes) -> list[Entry]:
-    """The batches in the bytes of a log.
+    """Return the batches in the bytes of a log.
 
     :raises CorruptBatchError: the bytes are not whole batches.
     """

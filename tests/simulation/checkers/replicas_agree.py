@@ -12,7 +12,7 @@ from simulation.history import Key
 
 
 def check(replicas: AllReplicas, rules: Rules) -> list[Violation]:
-    """The first batch at which a replica differs from the one with the lowest broker id."""
+    """Find the first batch at which a replica differs from the one with the lowest broker id."""
     found: list[Violation] = []
     for key, partition in sorted(replicas.items()):
         logs = partition.committed()

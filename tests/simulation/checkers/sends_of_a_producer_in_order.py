@@ -11,7 +11,7 @@ from simulation.history import History, Key, MicroOp, Op
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """A later operation's first record before the last record of an earlier operation."""
+    """Find a later operation's first record before the last record of an earlier operation."""
     if not rules.ordered or rules.loss_permitted:
         return []
     found: list[Violation] = []
@@ -41,7 +41,7 @@ Ends = dict[Key, tuple[int, MicroOp]]
 
 
 def _ends(history: History, rules: Rules, op: Op) -> tuple[Ends, Ends]:
-    """The lowest and the highest record of an operation, by partition."""
+    """Return the lowest and the highest record of an operation, by partition."""
     first: Ends = {}
     last: Ends = {}
     for mop in op.mops:

@@ -1,4 +1,4 @@
-"""How consumers moved from record to record: what the checkers of polls share.
+"""Checkers of polls share how consumers moved from record to record.
 
 Rules
 -----
@@ -22,7 +22,7 @@ Place = tuple[tuple[str, str], Key]
 
 
 class Step(NamedTuple):
-    """From one record of a partition to the next one that the same consumer was handed."""
+    """It goes from one record of a partition to the next one that the same consumer was handed."""
 
     op: Op
     previous: Op
@@ -33,12 +33,12 @@ class Step(NamedTuple):
 
     @property
     def within(self) -> bool:
-        """Whether both records came from one operation."""
+        """Return whether both records came from one operation."""
         return self.op is self.previous
 
 
 class Walk:
-    """Positions of all consumers while a history goes by."""
+    """It keeps positions of all consumers while a history goes by."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -47,7 +47,7 @@ class Walk:
         """Consumers that the run's rules let jump once more: they fell out of range."""
 
     def move(self, op: Op) -> None:
-        """An assign: forget, or set, the position of its partitions."""
+        """Assign: forget, or set, the position of its partitions."""
         for mop in op.mops:
             place: Place = (op.client, (mop.topic, mop.partition))
             reason = op.invoke.note
@@ -68,7 +68,7 @@ class Walk:
         self._at = {place: at for place, at in self._at.items() if place[0][0] != process}
 
     def poll(self, op: Op) -> Iterator[Step]:
-        """The steps of one operation that are not simply the next offset."""
+        """Yield the steps of one operation that are not simply the next offset."""
         client = op.client
         for mop in op.mops:
             place: Place = (client, (mop.topic, mop.partition))
@@ -92,7 +92,7 @@ class Walk:
 
 
 def steps(history: History, rules: Rules) -> list[Step]:
-    """Every step of every consumer that went anywhere but to the next offset."""
+    """Return every step of every consumer that went anywhere but to the next offset."""
     name = ("steps", rules.subscribed, rules.resets_permitted)
     if name not in history.derived:
         history.derived[name] = list(_steps(history, rules))

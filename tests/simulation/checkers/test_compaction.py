@@ -1,4 +1,4 @@
-"""[A33] against hand-made logs: what compaction may take away, and what not."""
+"""[A33]: compaction may take some records of hand-made logs away, and others not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEY = ("x", 0)
 
 
 def log(text: str) -> list[Kept]:
-    """Of "a=1@0 a@2": key, value (none: a tombstone) and offset."""
+    """Read "a=1@0 a@2": key, value (none: a tombstone) and offset."""
     records = []
     for word in text.split():
         record, _, offset = word.partition("@")

@@ -23,7 +23,7 @@ KEYS: tuple[Key, ...] = (("x", 0), ("x", 1), ("y", 0))
 
 @dataclass(eq=False)
 class Batch:
-    """A send under way."""
+    """It is a send under way."""
 
     number: int
     key: Key
@@ -32,7 +32,7 @@ class Batch:
 
 
 class Producer:
-    """Batches on their way to the log, in order, and their answers on the way back."""
+    """Its batches are on their way to the log, in order, and their answers on the way back."""
 
     def __init__(self, name: str, recorder: HistoryRecorder) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Producer:
 
 @dataclass
 class Model:
-    """The logs, and all that was recorded of them."""
+    """It has the logs, and all that was recorded of them."""
 
     idempotent: bool
     logs: dict[Key, list[bytes | None]] = field(default_factory=lambda: {k: [] for k in KEYS})
@@ -105,7 +105,7 @@ class Model:
             producer.recorder.info(batch.number, ConnectionError("lost"))
 
     def transact(self, who: int, where: int, fate: int) -> None:
-        """Two partitions at once; committed, aborted, or committed though nobody heard."""
+        """Write two partitions at once; committed, aborted, or committed though nobody heard."""
         self.transactions += 1
         producer = self.producers[who]
         keys = (KEYS[where], KEYS[(where + 1) % 3], KEYS[where])

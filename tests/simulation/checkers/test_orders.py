@@ -1,4 +1,4 @@
-"""Checkers of the order of sends against hand-made histories."""
+"""Checkers of the order of sends are tried on hand-made histories."""
 
 from __future__ import annotations
 

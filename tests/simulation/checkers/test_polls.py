@@ -1,4 +1,4 @@
-"""Checkers of what consumers were handed against hand-made histories.
+"""Checkers of what consumers were handed are tried on hand-made histories.
 
 Many of the stories are after the tests of Jepsen's Kafka workload.
 """

@@ -1,4 +1,4 @@
-"""[A30] and [A32]: replicas that differ, and leader epochs that disagree."""
+"""[A30] and [A32]: replicas differ, and leader epochs disagree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY = ("x", 0)
 
 
 def log(*epochs: int, start: int = 0, size: int = 2, text: str = "") -> list[Entry]:
-    """Batches of ``size`` records, one for each epoch given, from ``start`` on."""
+    """Return batches of ``size`` records, one for each epoch given, from ``start`` on."""
     offsets = [start + size * number for number in range(len(epochs))]
     return [
         Entry(offset, offset + size, epoch, f"{offset}{text}".encode())

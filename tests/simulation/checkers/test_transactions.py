@@ -1,4 +1,4 @@
-"""Checkers of transactions against hand-made histories."""
+"""Checkers of transactions are tried on hand-made histories."""
 
 from __future__ import annotations
 

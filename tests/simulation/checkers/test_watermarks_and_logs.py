@@ -1,4 +1,4 @@
-"""[A23] and [A19]: watermarks that go back, readers that get too much; alarms in logs."""
+"""[A23] and [A19]: watermarks go back, readers get too much; logs hold alarms."""
 
 from __future__ import annotations
 

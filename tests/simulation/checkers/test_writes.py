@@ -1,4 +1,4 @@
-"""Checkers of what became of writes against hand-made histories.
+"""Checkers of what became of writes are tried on hand-made histories.
 
 Many of the stories are after the tests of Jepsen's Kafka workload.
 """

@@ -16,7 +16,7 @@ PROMISE = "transactions_are_decided"
 
 
 class Open(NamedTuple):
-    """A transaction without an end in one partition."""
+    """It is a transaction without an end in one partition."""
 
     producer_id: int
     producer_epoch: int
@@ -24,7 +24,7 @@ class Open(NamedTuple):
 
 
 def check(partitions: Mapping[Key, Sequence[Open]], rules: Rules) -> list[Violation]:
-    """Partitions in which something is open."""
+    """Find partitions in which something is open."""
     if rules.loss_permitted:
         return []
     found: list[Violation] = []

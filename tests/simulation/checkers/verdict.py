@@ -1,4 +1,4 @@
-"""Every promise held against one run."""
+"""It holds every promise against one run."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def verdict(
     compacted: Mapping[Key, Compacted] | None = None,
     undecided: Mapping[Key, Sequence[Open]] | None = None,
 ) -> list[Violation]:
-    """Every violation, by the number of its anomaly; those to be reported only are among them.
+    """Return every violation, by the number of its anomaly, also those only to be reported.
 
     :param watermarks: of observers besides the history's own clients.
     :param holes: offsets that hold nothing for readers. None: there are none, except where the
@@ -113,12 +113,12 @@ def verdict(
 
 
 def failures(violations: Iterable[Violation]) -> list[Violation]:
-    """Those that must never be."""
+    """Return those that must never be."""
     return [violation for violation in violations if not violation.report_only]
 
 
 def summary(violations: Iterable[Violation], most: int = 3) -> str:
-    """For people: a line for each anomaly, and the first few of each."""
+    """Tell people: a line for each anomaly, and the first few of each."""
     lines: list[str] = []
     for anomaly, group in groupby(sorted(violations, key=_number), key=lambda v: v.anomaly):
         each = list(group)

@@ -1,4 +1,4 @@
-"""What checkers share: the broken promise, what a run promises, and the list of anomalies.
+"""Checkers share the broken promise, what a run promises, and the list of anomalies.
 
 Rules: a checker is a pure function of a history (or of replicas, log lines, watermarks) and of the
 run's :class:`Rules`; it walks once; it returns violations in an order that depends on nothing but
@@ -18,7 +18,7 @@ Holes = Mapping[Key, Collection[int]]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a run promises, by its options and by the faults it permits itself."""
+    """A run promises this, by its options and by the faults it permits itself."""
 
     idempotent: bool = False
     """Producers are: a value is stored once."""
@@ -41,7 +41,7 @@ class Rules:
     complete: bool = True
     """Every writer is in the history: a value that nobody sent came from nowhere."""
     groups: Mapping[str, Collection[Key]] = field(default_factory=dict)
-    """What each group must have read to its end by the end of the run."""
+    """The partitions that each group must have read to their ends by the end of the run."""
     offsets_expire_after_s: float | None = None
     """A group without a sign of life for so long may lose its committed offsets; None: never."""
     superseded: Mapping[Key, Collection[int]] = field(default_factory=dict)
@@ -49,23 +49,23 @@ class Rules:
     deletions_may_be_missed: bool = False
     """Tombstones are kept for less than a replica may be away: it goes on with what was deleted."""
     log_starts: Mapping[Key, int] = field(default_factory=dict)
-    """Where retention has left the logs: what lay below need not be seen."""
+    """Retention has left the logs here: what lay below need not be seen."""
     allowed_log_lines: tuple[str, ...] = ()
     """Regular expressions of alarms in logs that this run's faults explain."""
 
     def may_be_gone(self, key: Key, offset: int) -> bool:
-        """Whether retention or compaction explains that nobody reads an offset."""
+        """Return whether retention or compaction explains that nobody reads an offset."""
         return offset < self.log_starts.get(key, 0) or offset in self.superseded.get(key, ())
 
     @property
     def acks_count(self) -> bool:
-        """Whether an acknowledgement proves that the record is there for good."""
+        """Return whether an acknowledgement proves that the record is there for good."""
         return self.acks_all and not self.loss_permitted
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise broken, and by what."""
+    """It is a promise broken, and by what."""
 
     anomaly: str
     """Its number in the list of anomalies, such as "A3"."""
@@ -79,8 +79,8 @@ class Violation:
 
     @property
     def report_only(self) -> bool:
-        """Whether this is normal, in a log without write isolation or in a group that reads at
-        least once, and only worth a mention."""
+        """Return whether this is normal, in a log without write isolation or in a group that reads
+        at least once, and only worth a mention."""
         return self.anomaly in REPORT_ONLY
 
     def __str__(self) -> str:
@@ -93,21 +93,21 @@ REPORT_ONLY = frozenset({"A10", "A17"})
 
 
 def name_of(key: Key) -> str:
-    """A partition as people write it."""
+    """Return a partition as people write it."""
     return f"{key[0]}-{key[1]}"
 
 
 def shown(value: bytes | None) -> str:
-    """A value in a sentence."""
+    """Return a value as a sentence shows it."""
     return "null" if value is None else value.decode("ascii", "backslashreplace")[:60]
 
 
 def some(items: Sequence[object], most: int = 5) -> str:
-    """The first few, and how many more there are."""
+    """Return the first few, and how many more there are."""
     listed = ", ".join(str(item) for item in items[:most])
     return f"{listed} and {len(items) - most} more" if len(items) > most else listed
 
 
 def indexes(*ops: Op | None) -> tuple[int, ...]:
-    """Indexes of some operations, each once, in order."""
+    """Return indexes of some operations, each once, in order."""
     return tuple(sorted({op.index for op in ops if op is not None}))

@@ -1,4 +1,4 @@
-"""[A23]: what one leader epoch called committed stays so, and readers get nothing else.
+"""[A23]: a leader epoch's committed records stay committed, and readers get nothing else.
 
 Rules: within one leader epoch neither high watermark nor last stable offset decreases, the latter
 is never above the former, and no answer holds records from the high watermark on. A new leader may
@@ -14,7 +14,7 @@ from simulation.history import Watermark
 
 
 def check(watermarks: Iterable[Watermark], rules: Rules) -> list[Violation]:
-    """Watermarks that go back, by one observer's word; or that were overstepped."""
+    """Find watermarks that go back, by one observer's word; or that were overstepped."""
     found: list[Violation] = []
     highest: dict[tuple[object, ...], int] = {}
     for mark in watermarks:
