@@ -168,7 +168,7 @@ def fetch(address: str, path: str) -> tuple[int, bytes]:
 
 
 def http_address(process: subprocess.Popen[str]) -> str:
-    """Where the log of a broker says that its metrics and probes are."""
+    """Return where the log of a broker says that its metrics and probes are."""
     assert process.stderr is not None
     lines = (json.loads(line) for line in iter(process.stderr.readline, ""))
     said = next(line for line in lines if line["event"] == "http_listens")

@@ -1,4 +1,4 @@
-"""The cluster that a command line means: looked for when it is needed, and asked."""
+"""A command line's cluster is looked for when it is needed, and asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a command line that all commands share."""
+"""All commands share this part of a command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that commands share: added to them, and found in what they are handed."""
+"""Shared options are added to commands, and found in what commands are handed."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ def plain(
     name: str,
     number: Annotated[int, typed.Option("--number", "-n")] = 3,
 ) -> None:
-    """Says what it was called with."""
+    """Note what it was called with."""
     SEEN.append((name, number, cluster.named, CURRENT.get()))
 
 
 def with_context(context: typed.Context, cluster: Cluster) -> None:
-    """Takes the context itself."""
+    """Note the context."""
     SEEN.append((context.params["bootstrap"], CURRENT.get(), cluster))
 
 
 def formatted(output: Output) -> None:
-    """Shows its format."""
+    """Note its format."""
     SEEN.append((output.format, output.command))
 
 
 def local(name: str) -> str:
-    """Asks no cluster."""
+    """Return the name, and ask no cluster."""
     return name
 
 
 def call(function: Any, *arguments: str) -> Any:
-    """What a function of the name ``go`` saw."""
+    """Return what a function of the name ``go`` saw."""
     app = typed.App()
     app.command("go")(with_shared_options(function))
     app.command("other")(local)

@@ -1,4 +1,4 @@
-"""What docs/install.md says of sizes, and that the light installation needs no more than it has."""
+"""The docs state true sizes, and the light installation needs no more than it has."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def in_light_installation(folder: Path, script: str) -> subprocess.CompletedProc
 
 
 def tops(name: str) -> set[Path]:
-    """What a distribution puts at the top of a folder of packages."""
+    """Return what a distribution puts at the top of a folder of packages."""
     found = distribution(name)
     root = Path(str(found.locate_file("")))
     inside = [file for file in found.files or () if ".." not in file.parts]

@@ -20,6 +20,7 @@ GOOD = [
     "Never write below the log end.",
     "Stop listening.",
     "Stop.",
+    "Tell of a run that is stopped, and of one that fails.",
     "Open the connection to a broker.",
     "See ``CoordinatorEngine.write_all``.",
     "Set ``peer`` (another row) beside the row ``name``, if both were measured.",
@@ -48,6 +49,7 @@ GOOD = [
     "The coordinator refused these partitions of a commit.",
     "An assignor decides which member of a group reads which partitions.",
     "It says what one look found.",
+    "These tests read lines from files, pipes and devices.",
     # a clause as the subject, or before the main clause
     "What was synced does not hold.",
     "What a handler returns for the log continues the trace.",

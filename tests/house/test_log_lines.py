@@ -10,7 +10,7 @@ LOG_DOCS = generator("log_docs")
 USES = LOG_DOCS.uses()
 SENTENCES = LOG_DOCS.sentences()
 TAKEN = {"event", "message", "level", "logger", "timestamp", "broker", "exception", "method_name"}
-"""What every line has, and what structlog's own methods are called with."""
+"""Names that every line has, or that structlog's own methods are called with."""
 
 
 def test_calls_name_their_events() -> None:

@@ -9,7 +9,7 @@ from oncelog_runtime.logs import SUBJECTS_MAX, LogEvent, Overdue, Repetitions, S
 
 
 class Named(NamedTuple):
-    """A value that has words of its own."""
+    """The value has words of its own."""
 
     topic: str
 

@@ -1,4 +1,4 @@
-"""Every safeguard switched off, to see the simulator catch it: the proof that the tests test.
+"""Every safeguard is switched off, to see the simulator catch it: the proof that the tests test.
 
 A switch is *caught* by a seed when the run without the rule breaks a promise and the same run with
 it is clean. Each names the faults that its rule is against, so that few seeds are needed; knobs are
@@ -28,7 +28,7 @@ NEVER_MS = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """One rule, and what it is against."""
+    """It is one rule, and what it is against."""
 
     faults: tuple[str, ...]
     knobs: dict[str, Any] = field(default_factory=dict)
@@ -184,12 +184,12 @@ SWITCHES: dict[str, Ablation] = {
     "truncate_on_divergence": Ablation(CRASHES),
     "ignore_diverging_fetches": Ablation(CRASHES),
 }
-"""By the name of the field that is turned, with the room it belongs to; "client." stands for rules
-of clients, which are turned by knobs."""
+"""Switches by the name of the field that is turned, with the room it belongs to; "client." stands
+for rules of clients, which are turned by knobs."""
 
 
 def arguments(name: str) -> dict[str, Any]:
-    """What a ``SimCluster`` is given to go without one rule."""
+    """Return what a ``SimCluster`` is given to go without one rule."""
     if name.startswith("client."):
         return {}
     if name == "log.give_up_hung_disks":
@@ -212,7 +212,7 @@ def arguments(name: str) -> dict[str, Any]:
 
 
 def run_without(name: str, seed: int, *, ablate: bool = True) -> Result:
-    """One seed of one switch; ``ablate=False`` is the same run with the rule in force."""
+    """Run one seed of one switch; ``ablate=False`` is the same run with the rule in force."""
     ablation = SWITCHES[name]
     drawn = Knobs.draw(SeededEntropy(seed).fork("knobs"))
     return run_seed(
@@ -227,7 +227,7 @@ def run_without(name: str, seed: int, *, ablate: bool = True) -> Result:
 
 
 def seeds_needed(name: str, seeds: int) -> tuple[int | None, str]:
-    """After how many seeds the lack of a rule is caught, and by which promise; None: never."""
+    """Return how many seeds catch the lack of a rule, and the promise that broke; None: never."""
     for seed in range(1, seeds + 1):
         result = run_without(name, seed)
         if not result.clean and run_without(name, seed, ablate=False).clean:

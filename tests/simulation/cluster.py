@@ -48,7 +48,7 @@ JOB_HANGS_S = 20.0
 
 
 class SimClock:
-    """A host's wall clock: virtual time from a date, with an error that faults may change."""
+    """It is a host's wall clock: virtual time from a date, with an error that faults may change."""
 
     def __init__(self, loop: SimLoop, error_ms: int = 0) -> None:
         self._loop = loop
@@ -62,7 +62,7 @@ class SimClock:
 
 
 class SimCluster:
-    """Brokers 1 to N, ZooKeeper on "zk", clients where ``client_process`` puts them.
+    """It has brokers 1 to N, ZooKeeper on "zk", and clients where ``client_process`` puts them.
 
     :param safeguards: arguments for every ``Broker``, to go without a rule; also ``files``, what it
         is given as its disk, and ``settings``, which go before those of the knobs.
@@ -131,7 +131,7 @@ class SimCluster:
 
     @property
     def clocks_differ_ms(self) -> int:
-        """The most that two brokers' wall clocks differ by, while no fault moves one."""
+        """Return the most that two brokers' wall clocks differ by, while no fault moves one."""
         errors_ms = [clock.usual_error_ms for clock in self.clocks.values()]
         return max(errors_ms) - min(errors_ms)
 
@@ -142,7 +142,7 @@ class SimCluster:
 
     @staticmethod
     def host(broker_id: int) -> str:
-        """The name of a broker's host."""
+        """Return the name of a broker's host."""
         return f"broker-{broker_id}"
 
     # -- brokers -----------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class SimCluster:
         self._wanted[broker_id].set()
 
     def process(self, broker_id: int) -> Process | None:
-        """The broker's process, if one is alive."""
+        """Return the broker's process, if one is alive."""
         process = self.network.hosts[self.host(broker_id)].process
         return process if process is not None and process.alive else None
 
@@ -216,7 +216,7 @@ class SimCluster:
         return broker
 
     def config(self, broker_id: int) -> BrokerConfig:
-        """The settings of one broker."""
+        """Return the settings of one broker."""
         address = self.network.hosts[self.host(broker_id)].address
         return BrokerConfig(
             broker_id=broker_id,
@@ -274,13 +274,13 @@ class SimCluster:
             listener(broker_id)
 
     def wipe_disks(self, broker_id: int) -> None:
-        """New, empty disks for a broker that is down."""
+        """Give new, empty disks to a broker that is down."""
         self.loop.trace(f"wipe {self.host(broker_id)}")
         self.disks[broker_id] = self._new_disks()
 
     def replace_disk(self, broker_id: int, number: int) -> list[TopicPartition]:
-        """A new, empty disk in the place of one of several, of a broker that is down. Returns the
-        partitions that were on it."""
+        """Put a new, empty disk in the place of one of several, of a broker that is down. Returns
+        the partitions that were on it."""
         path, files = f"{DATA}/{number}", self.disks[broker_id]
         self.loop.trace(f"replace {self.host(broker_id)} {path}")
         names = [name.rpartition("-") for name in files.list_dir(path)]
@@ -294,7 +294,7 @@ class SimCluster:
         return MemoryFiles(DATA, *(f"{DATA}/{index}" for index in range(self.knobs.log_dirs)))
 
     async def stop_broker(self, broker_id: int, *, hold: bool = True) -> None:
-        """As SIGTERM, and SIGKILL when it takes too long."""
+        """Send SIGTERM, and SIGKILL when it takes too long."""
         process = self.process(broker_id)
         broker = self.brokers.get(broker_id)
         if process is None or broker is None:
@@ -313,7 +313,7 @@ class SimCluster:
                 self.crash_broker(broker_id, hold=hold)
 
     def pause_broker(self, broker_id: int) -> None:
-        """As SIGSTOP; its session with ZooKeeper runs out if it stays so."""
+        """Stop it as SIGSTOP does; its session with ZooKeeper runs out if it stays so."""
         process = self.process(broker_id)
         if process is None or process.paused:
             return
@@ -322,7 +322,7 @@ class SimCluster:
         self.cut_from_zookeeper(broker_id)
 
     def resume_broker(self, broker_id: int) -> None:
-        """As SIGCONT."""
+        """Let it go on, as SIGCONT does."""
         process = self.process(broker_id)
         if process is None or not process.paused:
             return
@@ -367,7 +367,7 @@ class SimCluster:
         return None if store is None or store.session is None else store.session.session_id
 
     def partition_state(self, topic: str, partition: int) -> bytes | None:
-        """The partition's state znode."""
+        """Return the partition's state znode."""
         return self.zookeeper.data(state_path(topic, partition))
 
     # -- all of it ---------------------------------------------------------------------------
@@ -387,12 +387,12 @@ class SimCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients begin."""
+        """Return where clients begin."""
         hosts = [self.network.hosts[self.host(broker_id)] for broker_id in self.ids]
         return ",".join(f"{host.address}:9002" for host in hosts)
 
     def client_process(self, name: str) -> Process:
-        """A new process on a host of that name, made if there is none."""
+        """Start a process on a host of that name, made if there is none."""
         if name not in self.network.hosts:
             self.network.add_host(name)
         return self.network.start(name)

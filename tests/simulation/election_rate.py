@@ -25,7 +25,7 @@ class ElectionRate:
         self._now = now
         self._times: deque[float] = deque()
         self.most = 0
-        """In any window so far."""
+        """The most in any window."""
 
     def elected(self, epoch: int, session: int) -> None:
         """Serve as ``StoreView.on_controller``.

@@ -25,7 +25,7 @@ def logger_name(path: Path) -> str:
 
 @cache
 def product_lines() -> dict[tuple[str, str], Any]:
-    """(logger, event or text) of every log line of the product, with its fields."""
+    """Return (logger, event or text) of every log line of the product, with its fields."""
     found: dict[tuple[str, str], Any] = {}
     for path in sources("client"):
         for node in ast.walk(tree(path)):

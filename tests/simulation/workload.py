@@ -52,7 +52,7 @@ class Workload:
         """How many partitions each has."""
         self.stopping = False
         self.failures: list[BaseException] = []
-        """What a client raised that it must not."""
+        """A client may raise these while the world breaks."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property

@@ -1,4 +1,4 @@
-"""The fake cluster with groups and transactions as an administrator meets them: members, states and
+"""The fake cluster has groups and transactions as an administrator meets them: members, states and
 producers are put there by the test, and each group and transactional id has a coordinator of its
 own, which alone answers for it.
 """
@@ -37,7 +37,7 @@ __all__ = ["AdminCluster", "KnownGroup", "KnownTransaction"]
 
 @dataclass
 class KnownGroup:
-    """One group; ``coordinator`` -1: there is none at the moment."""
+    """A group has a ``coordinator``; -1: there is none at the moment."""
 
     coordinator: int
     offsets: dict[TopicPartition, wire.OffsetCommitPartition] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class KnownGroup:
 
 @dataclass
 class KnownTransaction:
-    """One transactional id; ``coordinator`` -1: there is none at the moment."""
+    """A transactional id has a ``coordinator``; -1: there is none at the moment."""
 
     coordinator: int
     described: transaction_admin.DescribedTransaction
@@ -71,8 +71,8 @@ class KnownTransaction:
 
 
 class AdminCluster(FakeCluster):
-    """A fake cluster whose groups are in ``known_groups``, its transactional ids in
-    ``known_transactions``, and its producers in ``producers``."""
+    """Its groups are in ``known_groups``, its transactional ids in ``known_transactions``, and its
+    producers in ``producers``."""
 
     def __init__(self, broker_count: int = 1) -> None:
         super().__init__(broker_count)
@@ -91,13 +91,13 @@ class AdminCluster(FakeCluster):
         return self
 
     def coordinator_of(self, group: str) -> int:
-        """The broker that coordinates a group, known or not; -1: none."""
+        """Return the broker that coordinates a group, known or not, or -1."""
         known = self.known_groups.get(group)
         ids = list(self.brokers)
         return ids[len(group) % len(ids)] if known is None else known.coordinator
 
     def transaction_coordinator_of(self, name: str) -> int:
-        """The broker that coordinates a transactional id, known or not; -1: none."""
+        """Return the broker that coordinates a transactional id, known or not, or -1."""
         known = self.known_transactions.get(name)
         ids = list(self.brokers)
         return ids[len(name) % len(ids)] if known is None else known.coordinator
@@ -111,12 +111,12 @@ class AdminCluster(FakeCluster):
 
 
 class AdminHandlers(Handlers):
-    """One method an API."""
+    """Each API has one method."""
 
     _cluster: AdminCluster
 
     def _group(self, name: str, *, create: bool = False) -> KnownGroup:
-        """A group that this broker coordinates."""
+        """Return a group that this broker coordinates."""
         groups = self._cluster.known_groups
         if not name:
             raise InvalidGroupIdError
@@ -270,7 +270,7 @@ class AdminHandlers(Handlers):
     # ---- transactions
 
     def _transaction(self, name: str) -> KnownTransaction:
-        """One that this broker coordinates."""
+        """Return one that this broker coordinates."""
         if self._cluster.transaction_coordinator_of(name) != self._broker_id:
             raise NotCoordinatorError
         if name not in self._cluster.known_transactions:

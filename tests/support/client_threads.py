@@ -1,4 +1,4 @@
-"""Blocking clients beside a loop of the test's own, and the threads that they leave."""
+"""Blocking clients run beside a loop of the test's own, and leave threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def client_threads() -> list[threading.Thread]:
-    """Those of blocking clients; a cluster for tests, another test's, has a thread of its own."""
+    """Return those of blocking clients, not that of a cluster for tests."""
     named = [each for each in threading.enumerate() if each.name.startswith("oncelog-")]
     return [each for each in named if each.name != "oncelog-cluster"]
 

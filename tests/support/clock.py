@@ -1,4 +1,4 @@
-"""A wall clock that a test sets by hand. It never moves by itself."""
+"""A test sets this wall clock by hand. It never moves by itself."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ class ManualClock:
         return self._now_ms
 
     def latest_ms(self) -> int:
-        """The same."""
         return self._now_ms
 
     def stamp_of(self, latest_ms: int) -> int:
-        """The same."""
         return latest_ms
 
     def advance(self, milliseconds: int) -> None:

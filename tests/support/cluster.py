@@ -1,4 +1,4 @@
-"""A cluster of real brokers in one process: loopback sockets, temporary directories, ZooKeeper in
+"""One process runs a cluster of real brokers: loopback sockets, temporary directories, ZooKeeper in
 memory. Fast to start, and every part can be looked at.
 
     async with Cluster(tmp_path, brokers=3) as cluster:
@@ -60,12 +60,12 @@ SETTINGS: dict[str, Any] = {
     "log_checkpoint_interval_ms": 500,
     "controlled_shutdown_timeout_ms": 3000,
 }
-"""What tests change of the defaults: shorter times."""
+"""Tests change these defaults: shorter times."""
 
 
 class Cluster:
-    """Brokers 1 to N; ``settings`` go to every one of them, and so do ``options``: more arguments
-    of ``Broker``, such as rules to switch off."""
+    """It has brokers 1 to N; ``settings`` go to every one of them, and so do ``options``: more
+    arguments of ``Broker``, such as rules to switch off."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Cluster:
     # -- brokers -----------------------------------------------------------------------------
 
     def config(self, broker_id: int, **settings: Any) -> BrokerConfig:
-        """The settings of one broker; its ports stay the same over restarts."""
+        """Return the settings of one broker; its ports stay the same over restarts."""
         ports = self._ports.get(broker_id, {})
         listeners = [ListenerConfig(name=n, port=ports.get(n, 0)) for n in ("internal", "external")]
         given = {
@@ -125,7 +125,7 @@ class Cluster:
         return BrokerConfig(**given)
 
     def make_broker(self, broker_id: int, **settings: Any) -> Broker:
-        """A broker that is not started, with a store of its own."""
+        """Return a broker that is not started, with a store of its own."""
         store = MemoryMetadataStore(
             self.zookeeper, session_timeout_ms=self._settings["zookeeper_session_timeout_ms"]
         )
@@ -153,8 +153,8 @@ class Cluster:
         await self.brokers.pop(broker_id).stop(clean=clean)
 
     async def crash_broker(self, broker_id: int) -> None:
-        """As ``kill -9``: connections break, its port refuses, its session lives on until it times
-        out, and nothing is written any more."""
+        """Crash it as ``kill -9`` does: connections break, its port refuses, its session lives on
+        until it times out, and nothing is written any more."""
         broker = self.brokers.pop(broker_id)
         store = self.stores[broker_id]
         if store.session_id is not None:
@@ -180,12 +180,12 @@ class Cluster:
 
     @property
     def controller(self) -> Broker:
-        """The broker that is controller."""
+        """Return the broker that is controller."""
         return next(b for b in self.brokers.values() if b.runner.is_active)
 
     @property
     def bootstrap(self) -> str:
-        """Where clients begin: host:port of every running broker, with commas."""
+        """Return where clients begin: host:port of every running broker, with commas."""
         addresses = [b.addresses["external"] for b in self.brokers.values()]
         return ",".join(f"{host}:{port}" for host, port in addresses)
 
@@ -215,13 +215,13 @@ class Cluster:
         await eventually(known, timeout_s=10, what=f"leaders of {topic}")
 
     def state(self, topic: str, partition: int = 0) -> PartitionOrder:
-        """The partition as the controller's broker knows it."""
+        """Return the partition as the controller's broker knows it."""
         order = self.controller.image.partition(TopicPartition(topic, partition))
         assert order is not None
         return order
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of the partition's leader."""
+        """Return the id of the partition's leader."""
         return self.state(topic, partition).leader
 
     # -- requests ----------------------------------------------------------------------------
@@ -229,15 +229,15 @@ class Cluster:
     async def channel(
         self, broker_id: int, listener: str = "external", *, own_broker_id: int = NO_BROKER
     ) -> RequestChannel:
-        """A connection of one's own; as a broker if it says which."""
+        """Open a connection of one's own; it is a broker's if ``own_broker_id`` names one."""
         broker = self.brokers[broker_id]
         host, port = broker.addresses[listener]
         machine = ClientConnection("test", meant=broker.identity, own_broker_id=own_broker_id)
         return await RequestChannel.open(host, port, machine)
 
     async def call(self, broker_id: int, request: Request, *, listener: str = "external") -> Any:
-        """The response to one request over a new connection; between brokers in the name of the
-        broker that the request names."""
+        """Return the response to one request over a new connection; between brokers in the name of
+        the broker that the request names."""
         own = NO_BROKER
         if listener == "internal":
             own = getattr(request, request.asker_field, broker_id)

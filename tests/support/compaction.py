@@ -1,4 +1,4 @@
-"""Keyed logs, and what a reader makes of them: what tests of compaction share."""
+"""Here is what tests of compaction share: keyed logs, and what a reader makes of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMPACTED = topic_config(
 
 
 class Kept(NamedTuple):
-    """One record, as a reader gets it."""
+    """It is one record, as a reader gets it."""
 
     offset: int
     key: bytes | None
@@ -64,7 +64,7 @@ def append(
 
 
 def headers_in(log: PartitionLog) -> list[BatchHeader]:
-    """Every batch of a log from its start; offsets checked to be unbroken."""
+    """Return every batch of a log from its start; check that offsets are unbroken."""
     found: list[BatchHeader] = []
     position = log.log_start_offset
     while position < log.log_end_offset:
@@ -78,7 +78,7 @@ def headers_in(log: PartitionLog) -> list[BatchHeader]:
 
 
 def records_in(log: PartitionLog, offset: int | None = None) -> list[Kept]:
-    """Every record from an offset on, or from the log start, as a reader gets them."""
+    """Return every record from an offset on, or from the log start, as a reader gets them."""
     found: list[Kept] = []
     position = log.log_start_offset if offset is None else offset
     while position < log.log_end_offset:
@@ -97,7 +97,7 @@ def records_in(log: PartitionLog, offset: int | None = None) -> list[Kept]:
 
 
 def newest_in(records: Sequence[Kept]) -> dict[bytes | None, Kept]:
-    """The newest record of each key whose newest record has a value."""
+    """Return the newest record of each key whose newest record has a value."""
     newest = {record.key: record for record in records}
     return {key: record for key, record in newest.items() if record.value is not None}
 
@@ -109,7 +109,7 @@ def make_cleaner(
     damage: list[str] | None = None,
     dedupe_buffer_bytes: int = 1 << 20,
 ) -> Cleaner:
-    """A cleaner for one log, of which all is committed unless something else is said."""
+    """Make a cleaner for one log, of which all is committed unless something else is said."""
 
     def marks() -> dict[TopicPartition, int]:
         mark = log.log_end_offset if high_watermark is None else high_watermark

@@ -1,4 +1,4 @@
-"""Several controller runners over one ZooKeeper in memory, with fake brokers on loopback."""
+"""Several controller runners share one ZooKeeper in memory, with fake brokers on loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["ControllerCluster", "Member"]
 
 
 class Member:
-    """One broker process: listener, session, registration, controller runner."""
+    """It is one broker process: listener, session, registration, controller runner."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Member:
         await self.runner.start()
 
     async def stop(self) -> None:
-        """Cleanly."""
+        """Stop cleanly."""
         await self.runner.stop()
         await self.tasks.close()
         await self.membership.close()
@@ -91,7 +91,7 @@ class Member:
 
 
 class ControllerCluster:
-    """``async with ControllerCluster(1, 2, 3) as cluster``."""
+    """Enter it to start members: ``async with ControllerCluster(1, 2, 3) as cluster``."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class ControllerCluster:
     # ---- looking
 
     async def controller(self, *, other_than: int | None = None) -> Member:
-        """The active controller, as soon as there is one that answers."""
+        """Return the active controller, as soon as there is one that answers."""
 
         def found() -> Member | None:
             for member in self.members.values():

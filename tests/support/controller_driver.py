@@ -1,4 +1,4 @@
-"""Drives the pure controller machine over a store in a dictionary: no loop, no I/O, one call an
+"""It drives the pure controller machine over a store in a dictionary: no loop, no I/O, one call an
 event. What the machine writes is applied with versions; what it orders and answers is kept."""
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ __all__ = ["Driver", "registration"]
 
 
 KEPT = DataClaim(0, None, DataLoss.NONE)
-"""Of a broker that has never lost anything."""
+"""The claim of a broker that has never lost anything."""
 
 
 def registration(
     broker_id: int, epoch: int, rack: str | None = None, data: DataClaim = KEPT
 ) -> BrokerRegistration:
-    """A broker with one internal listener."""
+    """Return a broker with one internal listener."""
     address = ListenerAddress("internal", "127.0.0.1", 9000 + broker_id)
     return BrokerRegistration(broker_id, epoch, (address,), rack, data)
 
@@ -89,7 +89,7 @@ class Node:
 
 @dataclass
 class Driver:
-    """One machine, its store and its brokers. ``auto_ack`` answers orders without errors."""
+    """It has one machine, its store and its brokers. ``auto_ack`` answers orders without errors."""
 
     config: ControllerConfig = field(default_factory=controller_settings)
     broker_id: int = 1
@@ -168,7 +168,7 @@ class Driver:
 
     @classmethod
     def started(cls, *broker_ids: int, **kwargs: Any) -> Driver:
-        """A controller with these brokers."""
+        """Start a controller with these brokers."""
         driver = cls(**kwargs)
         for broker_id in broker_ids:
             driver.zxid += 1
@@ -181,7 +181,7 @@ class Driver:
         self.handle(ClusterLoaded(self.read_cluster(), suspected))
 
     def take_over(self) -> Driver:
-        """The next controller, over the same store."""
+        """Start the next controller, over the same store."""
         self.epoch += 1
         self.nodes[znodes.CONTROLLER_EPOCH] = Node(
             znodes.encode_epoch(self.epoch), self.epoch, self.zxid
@@ -266,7 +266,7 @@ class Driver:
     # ---- events
 
     def handle(self, event: Event) -> None:
-        """One outside event, all its writes, and the answers of brokers."""
+        """Handle one outside event, all its writes, and the answers of brokers."""
         self._feed(event)
         while self._to_ack and not self.lost_track:
             self._feed(self._to_ack.pop(0))
@@ -311,7 +311,7 @@ class Driver:
                 self._to_ack.append(self.answer(effect.broker_id, request))
 
     def answer(self, broker_id: int, request: Any, error_code: int = 0) -> OrdersAnswered:
-        """A broker's answer to an order, the same code for every partition."""
+        """Return a broker's answer to an order, the same code for every partition."""
         results = [
             replication.OrderResult(p.topic, p.partition, error_code) for p in request.partitions
         ]
@@ -319,7 +319,7 @@ class Driver:
         return OrdersAnswered(broker_id, request.broker_epoch, request, response)
 
     def ask(self, request: Any, *, internal: bool = False) -> Any:
-        """The answer to a request, None when it waits."""
+        """Return the answer to a request, or None when it waits."""
         request_id = self.ask_later(request, internal=internal)
         return self.replies.get(request_id)
 
@@ -391,7 +391,7 @@ class Driver:
     # ---- looking
 
     def state(self, topic: str, partition: int = 0) -> PartitionState:
-        """As the store has it."""
+        """Return the state that the store has."""
         node = self.nodes[znodes.state_path(topic, partition)]
         stat = NodeStat(node.version, 0, node.mzxid)
         return znodes.decode_state(topic, partition, node.data, stat)
@@ -420,7 +420,7 @@ class Driver:
                     )
 
     def create(self, topic: str, *replicas: Sequence[int], **configs: str) -> Any:
-        """A topic with this assignment; its result."""
+        """Create a topic with this assignment; return its result."""
         new = admin.NewTopic(
             topic,
             -1,
@@ -434,7 +434,7 @@ class Driver:
     def alter_isr(
         self, topic: str, /, *isr: int, partition: int = 0, asker: int | None = None, **changes: Any
     ) -> Any:
-        """AlterPartition by the leader, with changes to the item; the item's result."""
+        """Send AlterPartition as the leader, with changes to the item; return the item's result."""
         known = self.partition(topic, partition)
         assert known.state is not None
         sender = known.state.leader if asker is None else asker
@@ -457,6 +457,6 @@ class Driver:
 
 
 def summary(driver: Driver, topic: str = "t", partition: int = 0) -> tuple[int, int, list[int]]:
-    """Leader, leader epoch and ISR of a partition."""
+    """Return leader, leader epoch and ISR of a partition."""
     state = driver.state(topic, partition)
     return state.leader, state.leader_epoch, list(state.isr)

@@ -1,4 +1,4 @@
-"""What tests of coordinators write to: internal partitions as lists, and a shard of texts."""
+"""Tests of coordinators write to internal partitions as lists, and to a shard of texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TP = TopicPartition("__consumer_offsets", 0)
 
 
 class MemoryPartition:
-    """One internal partition: its batches, who waits, and who leads."""
+    """An internal partition has batches, and knows who waits and who leads."""
 
     def __init__(self) -> None:
         self.batches: list[list[CoordinatorRecord]] = []
@@ -35,11 +35,11 @@ class MemoryPartition:
 
     @property
     def records(self) -> list[CoordinatorRecord]:
-        """All records, in order."""
+        """Return all records, in order."""
         return [record for batch in self.batches for record in batch]
 
     def append(self, records: Sequence[CoordinatorRecord]) -> None:
-        """One batch more."""
+        """Append one batch more."""
         self.batches.append(list(records))
         self.end_offset += len(records)
 
@@ -59,7 +59,7 @@ class MemoryPartition:
 
 
 class MemoryWriter:
-    """A ``PartitionWriter``. ``auto_commit``: what is appended is committed at once."""
+    """It is a ``PartitionWriter``. ``auto_commit``: what is appended is committed at once."""
 
     def __init__(self, *, auto_commit: bool = True) -> None:
         self.auto_commit = auto_commit
@@ -73,7 +73,7 @@ class MemoryWriter:
         """Raised by reading, after the first batch, while it is set."""
 
     def partition(self, topic_partition: TopicPartition) -> MemoryPartition:
-        """A partition, made when it is first asked for."""
+        """Return a partition; make it when it is first asked for."""
         return self.partitions.setdefault(topic_partition, MemoryPartition())
 
     def append(
@@ -82,7 +82,6 @@ class MemoryWriter:
         leader_epoch: int,
         records: Sequence[CoordinatorRecord],
     ) -> int:
-        """As the port says."""
         partition = self._led(topic_partition, leader_epoch)
         if self.refuse is not None:
             self.refused_count += 1
@@ -95,7 +94,6 @@ class MemoryWriter:
     def when_committed(
         self, topic_partition: TopicPartition, offset: int, callback: Callable[[int], None]
     ) -> None:
-        """As the port says."""
         partition = self.partition(topic_partition)
         if partition.high_watermark >= offset:
             callback(0)
@@ -103,13 +101,11 @@ class MemoryWriter:
             partition.waiting.append((offset, callback))
 
     def end_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
-        """As the port says."""
         return self._led(topic_partition, leader_epoch).end_offset
 
     async def read(
         self, topic_partition: TopicPartition, leader_epoch: int
     ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
-        """As the port says."""
         for batch in list(self._led(topic_partition, leader_epoch).batches):
             if self.gate is not None:
                 await self.gate.wait()
@@ -153,7 +149,7 @@ class TextShard:
             self.values[name] = record.value.decode()
 
     def loaded(self, now_s: float) -> list[Result[Any]]:
-        """Whatever the test wants done."""
+        """Do whatever the test wants done."""
         self.story.append("loaded")
         return self.at_load
 
@@ -165,7 +161,7 @@ class TextShard:
             reply(None, error_code)
 
     def put(self, name: str, value: str | None, reply: str | None = "ok") -> Result[str]:
-        """The result that sets a text; ``reply`` None parks the caller."""
+        """Return the result that sets a text; ``reply`` None parks the caller."""
         encoded = None if value is None else value.encode()
         return Result(
             [CoordinatorRecord(name.encode(), encoded)],
@@ -176,7 +172,7 @@ class TextShard:
 
 
 class Bench:
-    """A loaded shard over memory."""
+    """It is a loaded shard over memory."""
 
     def __init__(self, *, auto_commit: bool = False, commit_timeout_s: float = 60.0) -> None:
         self.writer = MemoryWriter(auto_commit=auto_commit)

@@ -1,4 +1,4 @@
-"""The judgement on what a crash left of logs: see ``crash_points`` for what is taken when.
+"""It judges what a crash left of logs: see ``crash_points`` for what is taken when.
 
 Every image is loaded by a real ``LogManager`` and must keep what the logs had promised. Rules:
 
@@ -32,7 +32,7 @@ __all__ = ["judge"]
 
 
 class Found(NamedTuple):
-    """One log after a start."""
+    """It is one log after a start."""
 
     topic_id: str
     base: int

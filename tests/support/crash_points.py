@@ -1,4 +1,4 @@
-"""Every crash point of a scenario over logs, enumerated.
+"""It enumerates every crash point of a scenario over logs.
 
 A ``World`` runs a scenario once. Before each change of the disk it takes, for each style of crash,
 an image of what would be left, and notes what the logs promise at that moment; the scenario goes
@@ -84,7 +84,7 @@ STYLES = (
 
 
 class InlineLoop(asyncio.SelectorEventLoop):
-    """Runs jobs where they are submitted: one order of steps, the same each time."""
+    """It runs jobs where they are submitted: one order of steps, the same each time."""
 
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any
@@ -98,13 +98,13 @@ class InlineLoop(asyncio.SelectorEventLoop):
 
 
 def run_inline(main: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` with jobs of threads run inline."""
+    """Do as ``asyncio.run`` does, with jobs of threads run inline."""
     with asyncio.Runner(loop_factory=InlineLoop) as runner:
         return runner.run(main)
 
 
 class State(NamedTuple):
-    """A log as it was at one moment; what retention deleted is still in it."""
+    """It is a log as it was at one moment; what retention deleted is still in it."""
 
     start: int
     end: int
@@ -113,7 +113,7 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class Lineage:
-    """One life of one partition: from its creation to its deletion."""
+    """It is one life of one partition: from its creation to its deletion."""
 
     tp: TopicPartition
     topic_id: str
@@ -143,14 +143,14 @@ class Lineage:
 
 @dataclass(slots=True)
 class Operation:
-    """One that may move the log's start; how far is known at its end."""
+    """It may move the log's start; how far is known at its end."""
 
     start_before: int
     start_after: int = -1
 
 
 class Promise(NamedTuple):
-    """What one lineage had promised when an image was taken."""
+    """One lineage had promised this when an image was taken."""
 
     lineage: Lineage
     must_exist: bool
@@ -169,7 +169,7 @@ class Promise(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """What must hold of an image."""
+    """This must hold of an image."""
 
     point: str
     style: Crash
@@ -180,14 +180,14 @@ class Expectation(NamedTuple):
 
 @dataclass(slots=True)
 class Image:
-    """One distinct state of the disk after a crash, and everything that is expected of it."""
+    """It is one distinct state of the disk after a crash, and everything that is expected of it."""
 
     files: MemoryFiles
     expectations: list[Expectation]
 
 
 class World:
-    """Runs a scenario and takes images at each of its changes of the disk."""
+    """It runs a scenario and takes images at each of its changes of the disk."""
 
     def __init__(
         self,
@@ -399,7 +399,7 @@ class World:
         lineage.may_exist, lineage.log = False, None
 
     def log(self, tp: TopicPartition) -> PartitionLog:
-        """The log of a partition in its present life."""
+        """Return the log of a partition in its present life."""
         (log,) = [each.log for each in self.live() if each.tp == tp]
         assert log is not None
         return log
@@ -516,7 +516,7 @@ async def interrupted_starts(
 
 
 class _Interrupter:
-    """Takes images of a start that is interrupted."""
+    """It takes images of a start that is interrupted."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A broker as the controller sees it: a real loopback listener that takes orders, keeps them, and
+"""The controller sees this broker: a real loopback listener that takes orders, keeps them, and
 answers as the test says. It knows epochs as brokers do, and can die and come back on its port."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["FakeBroker"]
 
 
 class FakeBroker:
-    """Listens at ``port`` (0: a free one, kept over restarts)."""
+    """It listens at ``port`` (0: a free one, kept over restarts)."""
 
     def __init__(self, broker_id: int, port: int = 0, *, cluster_id: str = "") -> None:
         self.broker_id = broker_id
@@ -113,7 +113,7 @@ class FakeBroker:
         await self.die()
 
     def leaders(self) -> dict[TopicPartition, int]:
-        """As its metadata has them."""
+        """Return those that its metadata has."""
         return {name: order.leader for name, order in self.metadata.items()}
 
     def take(self, request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A scripted cluster for client tests: real loopback sockets, the real protocol, logs in memory.
+"""A scripted cluster serves client tests: real loopback sockets, the real protocol, logs in memory.
 
 One ``FakeCluster`` holds the topics; its brokers share the logs, so that moving leadership moves
 nothing else. What a test wants to go wrong it says as a ``Rule``: for the next so many requests of
@@ -43,7 +43,7 @@ HOST = "127.0.0.1"
 
 
 class Action(Enum):
-    """What happens to a request that a rule fits."""
+    """It happens to a request that a rule fits."""
 
     ERROR = "error"
     ERROR_AFTER = "error after"
@@ -55,7 +55,7 @@ class Action(Enum):
 
 @dataclass
 class Rule:
-    """Applied to the next ``times`` requests of ``api`` that ``broker`` (None: any) gets.
+    """It is applied to the next ``times`` requests of ``api`` that ``broker`` (None: any) gets.
 
     ``when`` may look at the request. HOLD waits for ``release`` before the work, HOLD_AFTER
     between the work and the answer; ERROR_AFTER does the work and answers the error all the same.
@@ -73,7 +73,7 @@ class Rule:
 
 @dataclass
 class FakePartition:
-    """One log: batches as bytes, each stamped with its offset."""
+    """It is one log: batches as bytes, each stamped with its offset."""
 
     leader: int
     leader_epoch: int = 0
@@ -111,7 +111,7 @@ class FakePartition:
         return base
 
     def needs_transaction(self, batch: bytes | bytearray | memoryview) -> bool:
-        """Whether the coordinator has to hear of this batch's transaction first."""
+        """Return whether the coordinator has to hear of this batch's transaction first."""
         header = parse_header(batch)
         return header.is_transactional and header.producer_id not in self.open_txns
 
@@ -135,16 +135,16 @@ class FakePartition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed ends."""
+        """Return where read_committed ends."""
         return min(self.open_txns.values(), default=self.next_offset)
 
     def values(self) -> list[bytes | None]:
-        """Every value of a client, in order, whatever became of its transaction."""
+        """Return every value of a client, in order, whatever became of its transaction."""
         data = [batch for batch in self.batches if not parse_header(batch).is_control]
         return [value for batch in data for value in decode_batch(batch).values]
 
     def committed_values(self) -> list[bytes | None]:
-        """What read_committed sees."""
+        """Return what read_committed sees."""
         found: list[bytes | None] = []
         for batch in self.batches:
             header = parse_header(batch)
@@ -159,7 +159,7 @@ class FakePartition:
         return found
 
     def read(self, offset: int, max_bytes: int, end: int = sys.maxsize) -> bytes:
-        """Whole batches from the one that holds ``offset``, at least one, and none from ``end``."""
+        """Return whole batches from the one that holds ``offset``, one at least, up to ``end``."""
         found: list[bytes] = []
         size = 0
         for batch in self.batches:
@@ -176,7 +176,7 @@ class FakePartition:
 
 
 class FakeCluster:
-    """Topics, brokers, rules, and a list of every request that came."""
+    """It has topics, brokers, rules, and a list of every request that came."""
 
     def __init__(self, broker_count: int = 1, *, cluster_id: str = "fake") -> None:
         self.cluster_id = cluster_id
@@ -211,7 +211,7 @@ class FakeCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Every broker's address."""
+        """Return every broker's address."""
         return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers.values())
 
     def create_topic(self, topic: str, partitions: int = 1) -> list[FakePartition]:
@@ -223,16 +223,15 @@ class FakeCluster:
         return self.topics[topic]
 
     def next_id(self) -> int:
-        """A producer id that nobody has."""
+        """Return a producer id that nobody has."""
         self.producer_ids += 1
         return 4000 + self.producer_ids
 
     def partition(self, topic: str, number: int = 0) -> FakePartition:
-        """One log."""
         return self.topics[topic][number]
 
     def move_leader(self, topic: str, number: int, broker: int) -> None:
-        """Another leader, in a new leader epoch."""
+        """Name another leader, in a new leader epoch."""
         partition = self.partition(topic, number)
         partition.leader = broker
         partition.leader_epoch += 1
@@ -244,7 +243,7 @@ class FakeCluster:
         return rule
 
     def match(self, broker: int, incoming: IncomingRequest) -> Rule | None:
-        """The first rule that fits, used up once more."""
+        """Return the first rule that fits, used up once more."""
         for rule in self.rules:
             fits = rule.api == incoming.api_key and rule.broker in (None, broker)
             if fits and rule.times > rule.met and rule.when(incoming.message):
@@ -253,7 +252,7 @@ class FakeCluster:
         return None
 
     def count(self, api: ApiKey, broker: int | None = None) -> int:
-        """How many requests of an API came (to a broker)."""
+        """Count how many requests of an API came (to a broker)."""
         return len([1 for b, r in self.requests if r.api_key == api and broker in (None, b)])
 
     def announce(self) -> None:
@@ -262,7 +261,7 @@ class FakeCluster:
         event.set()
 
     def metadata(self, request: wire.MetadataRequest) -> wire.MetadataResponse:
-        """What is true now."""
+        """Return what is true now."""
         brokers = [
             wire.MetadataBroker(number, HOST, broker.advertised_port or broker.port)
             for number, broker in self.brokers.items()
@@ -292,7 +291,7 @@ class FakeCluster:
 
 
 class FakeBroker:
-    """One listener."""
+    """It is one listener."""
 
     def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
         self.cluster = cluster
@@ -326,16 +325,16 @@ class FakeBroker:
 
     @property
     def listening(self) -> bool:
-        """Whether connections are taken."""
+        """Return whether connections are taken."""
         return self._server is not None
 
     @property
     def connection_count(self) -> int:
-        """Open connections."""
+        """Count open connections."""
         return len(self.connections)
 
     async def answer(self, incoming: IncomingRequest) -> tuple[Any, list[bytes]] | None:
-        """(response, payload); None for a request that is not answered."""
+        """Return (response, payload), or None for a request that is not answered."""
         request: Any = incoming.message
         if incoming.misfit is not None:
             me = self.cluster.cluster_id, self.broker_id
@@ -365,7 +364,7 @@ class FakeBroker:
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """One client connection: requests in a queue, one worker."""
+    """One client connection has its requests in a queue, and one worker."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
@@ -425,10 +424,10 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 def committed_of(cluster: FakeCluster, topic: str) -> list[bytes | None]:
-    """What read_committed sees, partition by partition."""
+    """Return what read_committed sees, partition by partition."""
     return [value for p in cluster.topics[topic] for value in p.committed_values()]
 
 
 def values_of(cluster: FakeCluster, topic: str) -> dict[int, list[bytes | None]]:
-    """Every partition's values."""
+    """Return every partition's values."""
     return {number: p.values() for number, p in enumerate(cluster.topics[topic])}

@@ -1,4 +1,4 @@
-"""What a broker of the fake cluster answers when nothing goes wrong."""
+"""A broker of the fake cluster answers like this when nothing goes wrong."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ Answer = tuple[Any, list[bytes]]
 
 
 class Handlers:
-    """One method an API."""
+    """Each API has one method."""
 
     def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
         self._cluster = cluster
         self._broker_id = broker_id
 
     async def handle(self, request: Any, payload: memoryview) -> Answer:
-        """(response, payload)."""
+        """Return (response, payload)."""
         if isinstance(request, fetch.FetchRequest):
             return await self._fetch(request)
         handler = getattr(self, f"_{ApiKey(request.api_key).name.lower()}")
@@ -58,7 +58,7 @@ class Handlers:
         return answer, []
 
     def _led(self, topic: str, number: int, epoch: int = -1) -> FakePartition:
-        """A partition that this broker leads."""
+        """Return a partition that this broker leads."""
         partitions = self._cluster.topics.get(topic)
         if partitions is None or not 0 <= number < len(partitions):
             raise UnknownTopicOrPartitionError
@@ -310,7 +310,7 @@ def _find_offset(
 
 
 def error_answer(request: Any, code: int) -> Any:
-    """The answer to ``request`` in which every part has failed with ``code``."""
+    """Return the answer to ``request`` in which every part has failed with ``code``."""
     families: dict[type, tuple[type, type, type]] = {
         produce.ProduceRequest: (
             produce.ProduceResponse,

@@ -1,4 +1,4 @@
-"""A fake cluster whose groups have members: what a coordinator does, without time-outs of its own.
+"""Groups of a fake cluster have members: a coordinator does its work, without time-outs of its own.
 
 A member that a test wants gone is thrown out by ``expel``. A rebalance ends when every member has
 joined; a member that is silent for good holds it up until it is expelled. Requests are kept by the
@@ -34,7 +34,7 @@ __all__ = ["FakeCoordinator", "GroupCluster", "JoinedGroup"]
 
 @dataclass
 class FakeMember:
-    """One member as the coordinator sees it."""
+    """The coordinator sees this of one member."""
 
     metadata: bytes
     instance_id: str | None = None
@@ -43,7 +43,7 @@ class FakeMember:
 
 @dataclass
 class JoinedGroup:
-    """One group."""
+    """It is one group."""
 
     state: str = "Empty"
     generation: int = 0
@@ -55,9 +55,9 @@ class JoinedGroup:
     assignments: dict[str, bytes] = field(default_factory=dict)
     offsets: dict[TopicPartition, wire.OffsetCommitPartition] = field(default_factory=dict)
     topic_ids: dict[TopicPartition, str] = field(default_factory=dict)
-    """Of which topics the offsets are, as who committed them said."""
+    """The topics of the offsets, as who committed them said."""
     reasons: list[str | None] = field(default_factory=list)
-    """What joins gave as their reason, in order."""
+    """The reasons that joins gave, in order."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def announce(self) -> None:
@@ -95,7 +95,7 @@ class JoinedGroup:
         self.announce()
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Who was given what in this generation."""
+        """Return who was given what in this generation."""
         return {
             tp: member_id
             for member_id, share in self.assignments.items()
@@ -104,7 +104,7 @@ class JoinedGroup:
 
 
 class FakeCoordinator:
-    """The groups of a cluster; one broker coordinates all of them."""
+    """It has the groups of a cluster; one broker coordinates all of them."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id: int | None = broker_id
@@ -115,7 +115,7 @@ class FakeCoordinator:
         self._count = 0
 
     def group(self, group_id: str = "g") -> JoinedGroup:
-        """One group, made if need be."""
+        """Return one group, and make it if need be."""
         return self.groups.setdefault(group_id, JoinedGroup())
 
     def find(self, request: wire.FindCoordinatorRequest) -> Any:
@@ -249,7 +249,7 @@ class FakeCoordinator:
         return wire.OffsetCommitResponse(0, None, answers)
 
     def fence_offsets(self, request: TxnOffsetCommitRequest) -> int:
-        """Whether the offsets of a transaction are those of a member."""
+        """Return whether the offsets of a transaction are those of a member."""
         group = self.group(request.group_id)
         if request.generation_id >= 0 or group.members:
             return self._fence(self.broker_id or 0, group, request)
@@ -289,7 +289,7 @@ class FakeCoordinator:
 
 
 class GroupCluster(FakeCluster):
-    """A fake cluster whose groups work; ``coordinator`` has them."""
+    """Its groups work; ``coordinator`` has them."""
 
     def __init__(self, broker_count: int = 1) -> None:
         super().__init__(broker_count)
@@ -305,7 +305,7 @@ class GroupCluster(FakeCluster):
         return self
 
     def group(self, group_id: str = "g") -> JoinedGroup:
-        """One group, made if need be."""
+        """Return one group, and make it if need be."""
         return self.coordinator.group(group_id)
 
 

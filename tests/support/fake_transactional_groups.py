@@ -1,5 +1,5 @@
-"""A fake cluster whose groups and transactions know of each other: offsets of a transaction become
-the group's when it commits, and are not told before that."""
+"""Groups and transactions of a fake cluster know of each other: offsets of a transaction become the
+group's when it commits, and are not told before that."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TransactionalGroups(GroupCluster):
         return self
 
     def committed(self, group_id: str = "g") -> dict[TopicPartition, int]:
-        """What the group has committed, by whatever way."""
+        """Return what the group has committed, by whatever way."""
         self._both.take_over(group_id)
         return {tp: item.offset for tp, item in self.group(group_id).offsets.items()}
 
@@ -47,7 +47,7 @@ class _Coordinator(FakeCoordinator):
         self._cluster = cluster
 
     def take_over(self, group_id: str) -> None:
-        """What transactions have committed for the group meanwhile."""
+        """Take over what transactions have committed for the group meanwhile."""
         transactions = self._cluster.transactions
         for key in list(transactions.committed):
             if key[0] == group_id:

@@ -1,4 +1,4 @@
-"""A transaction coordinator that says what the test wants, and groups and brokers of that kind."""
+"""A transaction coordinator says what the test wants, and so do groups and brokers of that kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["FakeCalls", "FakeGroups", "FakeTransactions", "image_of", "tell"]
 
 
 class FakeTransactions:
-    """Fulfils ``TransactionsPort``. ``codes`` are given one by one, the last for ever; ``holds``
+    """It fulfils ``TransactionsPort``. ``codes`` are given one by one, the last for ever; ``holds``
     keeps the answers of ``add_partitions`` until the test gives them."""
 
     def __init__(self, *codes: int) -> None:
@@ -68,7 +68,7 @@ class FakeTransactions:
 
 
 class FakeGroups:
-    """Ends transactions in partitions of committed offsets, with ``code``."""
+    """It ends transactions in partitions of committed offsets, with ``code``."""
 
     def __init__(self, code: int = 0) -> None:
         self.code = code
@@ -123,7 +123,7 @@ class FakeCalls:
 def image_of(
     leaders: dict[str, Sequence[int]], brokers: Sequence[int] = (1, 2, 3)
 ) -> MetadataImage:
-    """Topics with the leader of each partition."""
+    """Return topics with the leader of each partition."""
     image = MetadataImage("c")
     tell(image, leaders, brokers)
     return image
@@ -132,7 +132,7 @@ def image_of(
 def tell(
     image: MetadataImage, leaders: dict[str, Sequence[int]], brokers: Sequence[int] = (1, 2, 3)
 ) -> None:
-    """A whole new image."""
+    """Send a whole new image."""
     orders = [
         PartitionOrder(topic, f"id-{topic}", number, leader, 1, [1, 2, 3], 1, [1, 2, 3], False)
         for topic, some in leaders.items()

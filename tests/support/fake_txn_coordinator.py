@@ -1,4 +1,4 @@
-"""The transaction coordinator of a fake cluster: the rules of the protocol, markers at once.
+"""The fake cluster's transaction coordinator obeys the protocol, and writes markers at once.
 
 It is one for all transactional ids and keeps its state whatever becomes of the brokers. A test that
 wants a transaction's time to be over says ``time_out``, one that wants the id forgotten ``forget``.
@@ -36,7 +36,7 @@ Pair = tuple[int, int]
 
 @dataclass
 class FakeTxn:
-    """An ordinary transactional id."""
+    """It is an ordinary transactional id."""
 
     pair: Pair
     state: str = "Empty"
@@ -45,15 +45,15 @@ class FakeTxn:
         default_factory=dict
     )
     ended: Pair | None = None
-    """Whose transaction ended last."""
+    """The producer whose transaction ended last."""
     by: str = ""
-    """Who ended it: client, time-out, fence, or init by itself."""
+    """The one that ended it: client, time-out, fence, or init by itself."""
     init_by: Pair = (-1, -1)
 
 
 @dataclass
 class FakeShared:
-    """A transactional id of shared transactions."""
+    """It is a transactional id of shared transactions."""
 
     ordinal: int = -1
     tag: int = -1
@@ -65,7 +65,7 @@ class FakeShared:
 
 
 class FakeTxnCoordinator:
-    """All transactional ids."""
+    """It has all transactional ids."""
 
     def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -91,13 +91,13 @@ class FakeTxnCoordinator:
         del self.ids[transactional_id]
 
     def pending(self, group: str, tp: TopicPartition) -> bool:
-        """Whether an open transaction holds an offset of this partition."""
+        """Return whether an open transaction holds an offset of this partition."""
         return any((group, tp) in txn.offsets for txn in self.ids.values())
 
     # ------------------------------------------------------------------------------ ordinary
 
     def handle(self, broker: int, request: Any) -> Any:
-        """The answer to a request that came to ``broker``."""
+        """Return the answer to a request that came to ``broker``."""
         response = request.response()
         try:
             if broker != self.broker_id and not isinstance(request, wire.TxnOffsetCommitRequest):

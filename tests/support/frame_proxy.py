@@ -1,4 +1,4 @@
-"""A proxy that knows frames: keeps the requests that pass, withholds some, and sends them again.
+"""A proxy knows frames: it keeps the requests that pass, withholds some, and sends them again.
 
 What it sends again travels over a connection of its own, as a request does that was delayed on the
 way while its sender went on over another.
@@ -21,13 +21,13 @@ __all__ = ["Captured", "FrameProxy"]
 
 @dataclass(slots=True)
 class Captured:
-    """A request that came by."""
+    """It is a request that came by."""
 
     api_key: int
     frame: bytes
     """All of it, with its length."""
     target: tuple[str, int]
-    """Whom it was for."""
+    """The broker that it was for."""
     withheld: bool = False
 
     async def send_again(self, timeout_s: float = 10.0) -> Any:
@@ -41,7 +41,7 @@ class Captured:
 
 
 class FrameProxy:
-    """Forwards to ``host:port``, listens on 127.0.0.1 at ``port``.
+    """It forwards to ``host:port`` and listens on 127.0.0.1 at ``port``.
 
     ``captured`` has the requests in the order in which they came. A request for which ``withhold``
     is true is kept and not forwarded; its sender waits in vain.

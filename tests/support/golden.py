@@ -1,4 +1,4 @@
-"""Transcripts of commands: what a shell shows, without what differs from run to run.
+"""Transcripts of commands are what a shell shows, without what differs from run to run.
 
 A ``Case`` is one command line; it is run in several formats, and all that it leaves behind becomes
 a text that is compared with a file in ``tests/cli/golden``. ``REWRITE=1`` writes the file instead.
@@ -52,7 +52,7 @@ FIRST_TIMESTAMP_MS = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """One command line, as it is typed after ``oncelog``; ``{dir}`` is a directory of the test."""
+    """It is one command line, as typed after ``oncelog``; ``{dir}`` is a directory of the test."""
 
     line: str
     where: str = "real"
@@ -73,13 +73,13 @@ class Case:
 
     @property
     def words(self) -> list[str]:
-        """The arguments."""
+        """Return the arguments."""
         return shlex.split(self.line)
 
 
 @dataclass
 class World:
-    """What a case meets: a directory, and the cluster it talks to, if any."""
+    """A case meets a directory, and the cluster it talks to, if any."""
 
     directory: Path
     real: Cluster | None = None
@@ -87,19 +87,19 @@ class World:
 
     @property
     def cluster(self) -> Cluster:
-        """The real one."""
+        """Return the real one."""
         assert self.real is not None
         return self.real
 
     @property
     def scripted(self) -> AdminCluster:
-        """The fake one."""
+        """Return the fake one."""
         assert self.fake is not None
         return self.fake
 
     @property
     def bootstrap(self) -> str:
-        """Where the command finds it."""
+        """Return where the command finds it."""
         if self.fake is not None:
             return self.fake.bootstrap
         return self.real.bootstrap if self.real is not None else ""
@@ -153,8 +153,8 @@ async def _found(channel: RequestChannel, key_type: int) -> None:
 
 @contextmanager
 def nowhere(directory: Path) -> Iterator[None]:
-    """A machine on which nobody has set anything, and on which no command becomes another one:
-    it says which, and ends."""
+    """Pretend that nobody has set anything on this machine, and that no command becomes another
+    one: it says which, and ends."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("ONCELOG_")]:
             patch.delenv(name)
@@ -179,7 +179,7 @@ def _run_another(command: Sequence[str], **_: Any) -> subprocess.CompletedProces
 
 
 async def run_case(case: Case, form: str, world: World, *, bootstrap: str | None = None) -> Shown:
-    """One run. A fake cluster is made for it; what ``prepare`` does is done first."""
+    """Run a case once. A fake cluster is made for it; what ``prepare`` does is done first."""
     if case.where == "fake":
         async with AdminCluster(2) as fake:
             return await _run(case, form, World(world.directory, fake=fake), bootstrap)
@@ -192,7 +192,7 @@ async def run_case(case: Case, form: str, world: World, *, bootstrap: str | None
 
 
 async def _tidied(world: World) -> None:
-    """What a case has made of topics goes, so that it does not matter which ran before."""
+    """Remove what a case has made of topics, so that it does not matter which ran before."""
     async with Admin(world.cluster.bootstrap) as admin:
         made = [topic for topic in await admin.list_topics() if topic not in TOPICS]
         if made:
@@ -219,7 +219,7 @@ async def _run(case: Case, form: str, world: World, bootstrap: str | None) -> Sh
 
 
 def transcript(case: Case, form: str, shown: Shown, world: World) -> str:
-    """What is typed, and what comes: standard output, errors behind ``!``, the exit code."""
+    """Return what is typed, and what comes: standard output, errors behind ``!``, the exit code."""
     typed = shlex.join(["oncelog", *case.words, *FORMATS[form]])
     lines = [f"$ {typed}"]
     out, err = scrubbed(shown.out, world), scrubbed(shown.err, world)
@@ -234,7 +234,7 @@ def transcript(case: Case, form: str, shown: Shown, world: World) -> str:
 
 
 def scrubbed(text: str, world: World) -> str:
-    """Without what differs from run to run: addresses, ids, times, sizes of this machine; and with
+    """Drop what differs from run to run: addresses, ids, times, sizes of this machine; and leave
     two blanks between columns, since these have other widths then."""
     text = text.replace(str(world.directory), "<dir>")
     for exact, name in sorted(_known(world), key=lambda pair: -len(pair[0])):
@@ -259,7 +259,7 @@ _PATTERNS = [
 
 
 def _known(world: World) -> Iterator[tuple[str, str]]:
-    """Texts that are different each time, and what stands for them."""
+    """Return texts that are different each time, and what stands for them."""
     if world.real is None:
         return
     for broker_id, broker in sorted(world.real.brokers.items()):
@@ -280,7 +280,7 @@ def _blanks(line: str) -> str:
 
 
 def infer(value: Any, maps: Sequence[str] = (), path: str = "") -> Any:
-    """What a JSON value looks like, as ``oncelog_cli.schemas`` has it."""
+    """Return what a JSON value looks like, as ``oncelog_cli.schemas`` has it."""
     if isinstance(value, dict):
         if path in maps:
             inner = [infer(item, maps, f"{path}.*") for item in value.values()]
@@ -302,7 +302,7 @@ def _merged(schemas: Sequence[Any]) -> Any:
 
 
 def merge(one: Any, other: Any) -> Any:
-    """What both may look like."""
+    """Return what both may look like."""
     if one == other:
         return one
     if isinstance(one, dict) and isinstance(other, dict):
@@ -318,11 +318,11 @@ def merge(one: Any, other: Any) -> Any:
 
 
 ERRORS = [{"item": "string", "error": "string", "message": "string", "definite": "boolean"}]
-"""What every document ends with; ``definite`` only where it is known."""
+"""Every document ends with these; ``definite`` only where it is known."""
 
 
 def completed(schema: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a whole document, with what no case has shown from ``hints``, by field.
+    """Return the schema of a whole document, with what no case has shown from ``hints``, by field.
 
     :raises LookupError: no case and no hint says what a field holds.
     """
@@ -343,10 +343,10 @@ def _completed(schema: Any, hints: Mapping[str, Any], name: str) -> Any:
 
 
 def dumped(document: Any) -> str:
-    """As it stands in a file."""
+    """Return it as it stands in a file."""
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def tp(topic: str, number: int = 0) -> TopicPartition:
-    """A partition, shortly."""
+    """Return a partition, shortly."""
     return TopicPartition(topic, number)

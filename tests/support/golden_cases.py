@@ -1,4 +1,4 @@
-"""What of each command is written down in its golden file: at least one case a command.
+"""Each command's golden file shows what it prints: there is at least one case a command.
 
 A new command goes here by the path that is typed after ``oncelog``; then ``make golden REWRITE=1``
 writes its file, which is to be read before it is committed.
@@ -63,8 +63,8 @@ def _member(name: str, instance: str | None, *partitions: int) -> DescribedMembe
 
 
 async def transactions(world: World) -> None:
-    """Topic t: two partitions. "pay" is open there, "done" is not, "spark" is shared; producer 66
-    has a transaction that nobody knows."""
+    """Topic t has two partitions. "pay" is open there, "done" is not, "spark" is shared; producer
+    66 has a transaction that nobody knows."""
     cluster: AdminCluster = world.scripted
     cluster.create_topic("t", 2)
     put = cluster.known_transactions
@@ -86,7 +86,7 @@ def _producer(producer_id: int) -> DescribedProducer:
 
 
 def topic(name: str) -> Callable[[World], Awaitable[None]]:
-    """Of the real cluster: an empty topic that is about to be changed."""
+    """Make an empty topic of the real cluster that is about to be changed."""
 
     async def prepare(world: World) -> None:
         async with Admin(world.bootstrap) as admin:
@@ -96,7 +96,7 @@ def topic(name: str) -> Callable[[World], Awaitable[None]]:
 
 
 def filled(name: str) -> Callable[[World], Awaitable[None]]:
-    """Of the real cluster: a topic with three records."""
+    """Make a topic of the real cluster with three records."""
     make = topic(name)
 
     async def prepare(world: World) -> None:
@@ -109,7 +109,7 @@ def filled(name: str) -> Callable[[World], Awaitable[None]]:
 
 
 async def local_cluster(world: World) -> None:
-    """A local cluster that does not run."""
+    """Write a local cluster that does not run."""
     LocalCluster(world.directory / "local", brokers=1, base_port=21_000).save()
 
 
@@ -119,7 +119,7 @@ async def no_bundle(world: World) -> None:
 
 
 async def broker_file(world: World) -> None:
-    """Settings of a broker, good ones and bad ones."""
+    """Write settings of a broker, good ones and bad ones."""
     good = 'broker_id = 1\nzookeeper_connect = "zk:2181"\nlog_dirs = ["/data"]\n'
     listeners = 'listeners = [{ name = "internal", port = 9092 }]\n'
     (world.directory / "good.toml").write_text(good + listeners)
@@ -127,7 +127,7 @@ async def broker_file(world: World) -> None:
 
 
 async def profiles(world: World) -> None:
-    """Two profiles; prod is in use, and local was before."""
+    """Write two profiles; prod is in use, and local was before."""
     found = Profiles(
         "prod",
         "local",
@@ -140,7 +140,7 @@ async def profiles(world: World) -> None:
 
 
 async def ticket(world: World) -> None:
-    """A ticket of a shared transaction that nobody has joined yet."""
+    """Write a ticket of a shared transaction that nobody has joined yet."""
     txn = await SharedTransaction.begin(
         bootstrap_servers=world.bootstrap, transactional_id="nightly", tag=7
     )
@@ -148,7 +148,7 @@ async def ticket(world: World) -> None:
 
 
 async def backup(world: World) -> None:
-    """The groups, and a file of offsets."""
+    """Make the groups, and a file of offsets."""
     await groups(world)
     (world.directory / "offsets.csv").write_text("idle,t,0,3\nidle,t,1,5\n")
 
@@ -166,10 +166,10 @@ SIZES_OF_PARTS = (
     (r"[\d,]+ bytes", "<bytes>"),
 )
 MEASURED = ((r"\b\d+\.\d+\b", "<measured>"),)
-"""What comes out of a measurement, which always has a point."""
+"""Numbers of a measurement always have a point."""
 TABLE_AND_JSON = ("table", "json")
 PLAIN = ("plain",)
-"""Of commands that print no document."""
+"""The format of commands that print no document."""
 
 CASES: Mapping[str, tuple[Case, ...]] = {
     "up": (Case("up --dir {dir}/local --port 22000", "none", local_cluster, code=2),),
@@ -354,7 +354,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "demo": (Case("demo --limit 3", "none", formats=PLAIN, code=2),),
     "bench": (Case("bench --peers", "none", formats=PLAIN),),
 }
-"""By the path of the command, as it is typed after ``oncelog``."""
+"""Cases by the path of the command, as it is typed after ``oncelog``."""
 
 HINTS: Mapping[str, Any] = {
     "broker_id": "integer or null",
@@ -374,7 +374,7 @@ HINTS: Mapping[str, Any] = {
     "transactional_id": "string or null",
     "warnings": ["string"],
 }
-"""By field: what no case shows more of than that it may be null or empty."""
+"""Hints by field: no case shows more of these than that they may be null or empty."""
 
 SAME_DOCUMENT: Mapping[str, str] = {"up": "status", "shared commit": "shared abort"}
 """Commands whose document is seen of another one: of their own, cases show only how they fail."""

@@ -1,4 +1,4 @@
-"""Consumers in groups of a fake cluster, for tests of what members do."""
+"""Consumers are in groups of a fake cluster, for tests of what members do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ A, B = TPS[:2]
 
 
 def fill(cluster: GroupCluster, count: int, *numbers: int, topic: str = "t") -> None:
-    """One batch of ``count`` records in each partition; values are offsets."""
+    """Append one batch of ``count`` records to each partition; values are offsets."""
     for number in numbers:
         partition = cluster.partition(topic, number)
         offsets = range(partition.next_offset, partition.next_offset + count)
@@ -59,7 +59,7 @@ async def member(cluster: GroupCluster, *topics: str, **options: Any) -> AsyncIt
 
 
 class Notes(RebalanceListener):
-    """What was heard, in order."""
+    """It notes what was heard, in order."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, list[TopicPartition]]] = []

@@ -45,12 +45,12 @@ Reply = Callable[[Any, int], None]
 
 
 def subscribed(*topics: str) -> bytes:
-    """What a consumer of these topics says in JoinGroup."""
+    """Return what a consumer of these topics says in JoinGroup."""
     return encode_subscription(ConsumerSubscription(topics))
 
 
 class ManualTimers:
-    """``Timers`` over a clock that the test moves."""
+    """These ``Timers`` have a clock that the test moves."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -83,7 +83,7 @@ class ManualTimers:
         return self._now_s()
 
     def next_at(self) -> float | None:
-        """When the first is due."""
+        """Return when the first is due."""
         return min((at for at, _, _ in self.due.values()), default=None)
 
     def pop_due(self, now_s: float) -> tuple[Operation, Reply] | None:
@@ -105,7 +105,7 @@ class ManualTimers:
 
 @dataclass
 class Answer:
-    """Whatever one request was answered, so far."""
+    """It is whatever one request was answered, so far."""
 
     given: list[Any] = field(default_factory=list)
 
@@ -128,7 +128,7 @@ class Answer:
 
 
 class GroupWorld:
-    """A coordinator over one shard. Appends are committed at once, unless ``hold``; then by
+    """It is a coordinator over one shard. Appends are committed at once, unless ``hold``; then by
     ``commit`` or ``fail``."""
 
     def __init__(
@@ -218,7 +218,7 @@ class GroupWorld:
         return [operation(self.shard)]
 
     def _submit(self, event: Callable[[], None]) -> None:
-        """One thing at a time, as in the real one."""
+        """Take one thing at a time, as the real one does."""
         self._events.append(event)
         if self._running:
             return
@@ -301,7 +301,7 @@ class GroupWorld:
         self._write(lambda _: operation(), reply)
 
     def restarted(self, deleted_ids: Sequence[str] = ()) -> GroupWorld:
-        """The next coordinator, which has read the log and knows of deleted topics."""
+        """Return the next coordinator, which has read the log and knows of deleted topics."""
         world = GroupWorld(
             config=self.config,
             log=self.log,
@@ -419,19 +419,19 @@ class GroupWorld:
     # ---- whole plays
 
     def new_id(self, **options: Any) -> str:
-        """The id that a new dynamic member is given."""
+        """Return the id that a new dynamic member is given."""
         answer: JoinGroupResponse = self.join(**options).value
         assert answer.error_code == 79
         return answer.member_id
 
     def player(self, **options: Any) -> Player:
-        """A member that has sent its JoinGroup."""
+        """Return a member that has sent its JoinGroup."""
         static = options.get("instance") is not None
         member_id = "" if static else self.new_id(**options)
         return Player(self, self.join(member_id, **options), options, member_id)
 
     def stable(self, count: int = 1, **options: Any) -> list[Player]:
-        """A stable group of so many members in its first generation."""
+        """Make a stable group of so many members in its first generation."""
         instances = options.pop("instances", [None] * count)
         players = [self.player(instance=instance, **options) for instance in instances]
         self.advance(2 * self.config.group_initial_rebalance_delay_ms / 1000)
@@ -448,7 +448,7 @@ class GroupWorld:
 
 @dataclass
 class Player:
-    """A member that plays by the rules; ``joining`` is its last JoinGroup."""
+    """It is a member that plays by the rules; ``joining`` is its last JoinGroup."""
 
     world: GroupWorld
     joining: Answer
@@ -500,7 +500,7 @@ class Player:
 
 
 def durable(shard: GroupShard) -> dict[str, tuple[SavedGroup | None, dict[Any, Any]]]:
-    """What a shard has learned by replay."""
+    """Return what a shard has learned by replay."""
     return {
         group_id: (group.saved, dict(group.offsets))
         for group_id, group in sorted(shard.groups.items())

@@ -1,5 +1,5 @@
-"""A producer of transactions that does everything by hand, over a cluster of real brokers: every
-request can be kept, repeated, sent late and with any number in it."""
+"""A producer of transactions does everything by hand, over a cluster of real brokers: every request
+can be kept, repeated, sent late and with any number in it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def call_coordinator(
     key_type: int = COORDINATOR_TRANSACTION,
     retry: bool = True,
 ) -> Any:
-    """The coordinator's response; asked again while it is no answer, unless told not to."""
+    """Return the coordinator's response; ask again while it is no answer, unless told not to."""
     async with asyncio.timeout(20):
         while True:
             try:
@@ -98,7 +98,7 @@ async def _call_once(cluster: Cluster, key: str, request: Request, key_type: int
 
 @dataclass
 class HandProducer:
-    """One instance of a transactional producer."""
+    """It is one instance of a transactional producer."""
 
     cluster: Cluster
     transactional_id: str
@@ -108,7 +108,7 @@ class HandProducer:
     sequences: dict[tuple[str, int], int] = field(default_factory=dict)
 
     async def init(self, **more: Any) -> InitPidResponse:
-        """InitPid; the answer's pair is taken over when there is one."""
+        """Send InitPid; take over the answer's pair when there is one."""
         request = InitPidRequest(self.transactional_id, self.timeout_ms, **more)
         response: InitPidResponse = await call_coordinator(
             self.cluster, self.transactional_id, request
@@ -125,7 +125,7 @@ class HandProducer:
     async def send(
         self, topic: str, partition: int, *values: bytes, **numbers: Any
     ) -> ProducePartitionResponse:
-        """One batch in the transaction. ``numbers`` may replace what is sent: ``producer_id``,
+        """Send one batch in the transaction. ``numbers`` may replace what is sent: ``producer_id``,
         ``epoch``, ``sequence``, ``transactional`` (the bit), ``acks``, ``transactional_id``."""
         where = topic, partition
         sequence = numbers.get("sequence", self.sequences.get(where, 0))
@@ -154,14 +154,14 @@ class HandProducer:
         return answer
 
     async def end(self, commit: bool) -> EndTxnResponse:
-        """EndTxn; the next pair is taken over when there is one."""
+        """Send EndTxn; take over the next pair when there is one."""
         response = await self.repeat_end(commit, self.producer_id, self.epoch)
         if response.error_code == 0:
             self.adopt(response.producer_id, response.producer_epoch)
         return response
 
     async def repeat_end(self, commit: bool, producer_id: int, epoch: int) -> EndTxnResponse:
-        """EndTxn as it may have been sent at some time."""
+        """Send EndTxn as it may have been sent at some time."""
         request = EndTxnRequest(self.transactional_id, producer_id, epoch, commit)
         response: EndTxnResponse = await call_coordinator(
             self.cluster, self.transactional_id, request
@@ -171,7 +171,7 @@ class HandProducer:
     async def send_offset(
         self, group: str, topic: str, partition: int, offset: int, **pair: int
     ) -> int:
-        """TxnOffsetCommit from outside of the group; the error code."""
+        """Send TxnOffsetCommit from outside of the group; return the error code."""
         request = TxnOffsetCommitRequest(
             self.transactional_id,
             pair.get("producer_id", self.producer_id),
@@ -187,7 +187,7 @@ class HandProducer:
 async def committed_offset(
     cluster: Cluster, group: str, topic: str, partition: int = 0, *, stable: bool = True
 ) -> tuple[int, int]:
-    """(error code, offset) as OffsetFetch tells it; offset -1: none is committed."""
+    """Return (error code, offset) as OffsetFetch tells it; offset -1: none is committed."""
     request = OffsetFetchRequest(group, [OffsetFetchTopic(topic, [partition])], stable)
     response = await call_coordinator(cluster, group, request, key_type=COORDINATOR_GROUP)
     if response.error_code:
@@ -198,10 +198,10 @@ async def committed_offset(
 
 @dataclass
 class Seen:
-    """What one read brought."""
+    """It is what one read brought."""
 
     values: list[bytes | None] = field(default_factory=list)
-    """Of user records, aborted ones dropped when read_committed."""
+    """The values of user records, aborted ones dropped when read_committed."""
     control: int = 0
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -216,7 +216,7 @@ async def read(
     committed: bool = True,
     offset: int = 0,
 ) -> Seen:
-    """All that a consumer sees from ``offset`` on, filtered as KIP-98 has it."""
+    """Return all that a consumer sees from ``offset`` on, filtered as KIP-98 has it."""
     seen = Seen()
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     channel = await cluster.channel(cluster.leader(topic, partition))
@@ -262,7 +262,7 @@ def _take(seen: Seen, data: memoryview, aborted: list[Any], offset: int) -> int:
 
 
 async def end_offset(cluster: Cluster, topic: str, partition: int = 0, *, committed: bool) -> int:
-    """ListOffsets, latest."""
+    """Ask ListOffsets for the latest."""
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     request = ListOffsetsRequest(
         level, [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, LATEST_TIMESTAMP)])]

@@ -1,4 +1,4 @@
-"""A history that keeps everything, for tests of what clients record."""
+"""A history keeps everything, for tests of what clients record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ListHistory"]
 
 
 class ListHistory:
-    """Events as tuples, in order: (kind, operation number, details...)."""
+    """Its events are tuples, in order: (kind, operation number, and details)."""
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""What the tests of the house need to know of the checkout: its rooms, files and syntax trees."""
+"""The tests of the house know the checkout from here: its rooms, files and syntax trees."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ ROOMS = {
 
 
 def sources(*rooms: str) -> list[Path]:
-    """The modules of some rooms (of all, when none is named), sorted."""
+    """Return the modules of some rooms (of all, when none is named), sorted."""
     chosen = rooms or tuple(sorted(ROOMS))
     return [path for room in chosen for path in sorted((ROOT / room).rglob("*.py"))]
 
 
 def sources_of_tests() -> list[Path]:
-    """Every module below tests/, sorted."""
+    """Return every module below tests/, sorted."""
     return sorted((ROOT / "tests").rglob("*.py"))
 
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """The syntax tree of a module."""
+    """Return the syntax tree of a module."""
     return ast.parse(path.read_text(), filename=str(path))
 
 
 def name_of(path: Path) -> str:
-    """The path from the checkout's root."""
+    """Return the path from the checkout's root."""
     return str(path.relative_to(ROOT))
 
 
 def generator(name: str) -> ModuleType:
-    """A program of ``tools/``, which makes documents."""
+    """Load a program of ``tools/``, which makes documents."""
     spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
     assert spec is not None
     assert spec.loader is not None

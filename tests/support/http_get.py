@@ -1,4 +1,4 @@
-"""A plain HTTP client for tests: one request over a connection of its own."""
+"""A plain HTTP client sends tests' requests, each over a connection of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Got", "get", "metrics", "send"]
 
 @dataclass(frozen=True)
 class Got:
-    """An answer."""
+    """It is an answer."""
 
     status: int
     body: bytes
@@ -35,7 +35,7 @@ def parse(raw: bytes) -> Got:
 
 
 async def send(address: tuple[str, int], data: bytes, timeout_s: float = 10.0) -> bytes:
-    """All that comes back until the server closes the connection."""
+    """Return all that comes back until the server closes the connection."""
     async with asyncio.timeout(timeout_s):
         reader, writer = await asyncio.open_connection(*address)
         try:
@@ -53,8 +53,8 @@ async def get(address: tuple[str, int], path: str, method: str = "GET") -> Got:
 
 
 async def metrics(address: tuple[str, int]) -> dict[str, dict[tuple[str, ...], float]]:
-    """Every sample by metric and values of labels, sorted by label, ``broker`` left out; read by
-    the parser of Prometheus' own client, which refuses what is not in its format."""
+    """Return every sample by metric and values of labels, sorted by label, ``broker`` left out; the
+    parser of Prometheus' own client reads it, which refuses what is not in its format."""
     from prometheus_client.parser import text_string_to_metric_families
 
     got = await get(address, "/metrics")

@@ -1,4 +1,4 @@
-"""Logs over memory files, without a loop: what tests of the log room share."""
+"""Tests of the log room share logs over memory files, without a loop."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TP = TopicPartition("orders", 0)
 
 
 def topic_config(**overrides: object) -> TopicConfig:
-    """Defaults, but for what is given."""
+    """Return defaults, but for what is given."""
     return parse_topic_config({name: str(value) for name, value in overrides.items()})
 
 
@@ -62,7 +62,7 @@ def batch(
     codec: Codec = Codec.NONE,
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> memoryview:
-    """A client's batch, writable; ``producer`` is its id, epoch and the batch's sequence."""
+    """Return a client's batch, writable; ``producer`` is its id, epoch and the batch's sequence."""
     producer_id, epoch, sequence = producer
     return memoryview(
         encode_batch(
@@ -78,7 +78,7 @@ def batch(
 
 
 def follower_batches(*specs: tuple[int, int, int]) -> memoryview:
-    """What a leader sends: batches of (base offset, records, leader epoch)."""
+    """Return what a leader sends: batches of (base offset, records, leader epoch)."""
     data = bytearray()
     for base_offset, count, epoch in specs:
         data += encode_batch(
@@ -91,7 +91,7 @@ def follower_batches(*specs: tuple[int, int, int]) -> memoryview:
 
 
 def new_dir(path: str, **given: Any) -> LogDir:
-    """A directory of a broker that was told nothing, but for what is given."""
+    """Return a directory of a broker that was told nothing, but for what is given."""
     told = {"flush_interval_ms": 1000, "checkpoint_interval_ms": 5000, "producer_ids_max": 100_000}
     return LogDir(path, **{**told, **given})
 
@@ -103,7 +103,7 @@ def make_log_dir(
     *,
     producer_ids_max: int = 100_000,
 ) -> LogDir:
-    """A directory that is made but not locked; its flusher has no loop: see :func:`sync`."""
+    """Return a directory that is made but not locked; its flusher has no loop: see :func:`sync`."""
     files.make_dirs(path)
     files.sync_dir(os.path.dirname(path))
     return new_dir(
@@ -122,7 +122,7 @@ def make_log(
     log_dir: LogDir | None = None,
     topic_partition: TopicPartition = TP,
 ) -> PartitionLog:
-    """A new log whose names are durable."""
+    """Return a new log whose names are durable."""
     config = config or topic_config()
     log_dir = log_dir or make_log_dir(files)
     directory = f"{log_dir.path}/{topic_partition}"
@@ -189,7 +189,7 @@ def sync(log: PartitionLog) -> None:
 
 
 def values_in(log: PartitionLog, offset: int | None = None) -> list[bytes | None]:
-    """Every value from an offset on, checksums verified, offsets checked to be unbroken."""
+    """Return every value from an offset on; check checksums, and that offsets are unbroken."""
     values: list[bytes | None] = []
     position = log.log_start_offset if offset is None else offset
     while position < log.log_end_offset:
@@ -206,7 +206,7 @@ def values_in(log: PartitionLog, offset: int | None = None) -> list[bytes | None
 
 
 def offsets_in(data: Buffer) -> list[int]:
-    """Base offsets of the batches in what a read returned; it must be whole batches."""
+    """Return base offsets of the batches in what a read returned; it must be whole batches."""
     found = list(iter_headers(data))
     if found:
         position, header = found[-1]

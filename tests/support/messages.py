@@ -1,4 +1,4 @@
-"""Hypothesis over the wire: any legal message of any class, and bytes that once were legal."""
+"""Draw any legal message of any class, and bytes that once were legal."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ a_third = settings(max_examples=settings().max_examples // 3)
 
 
 def message_classes() -> list[type]:
-    """Every request and response class, in order of API key."""
+    """Return every request and response class, in order of API key."""
     return [cls for key in sorted(REQUESTS) for cls in (REQUESTS[key], REQUESTS[key].response)]
 
 
 def all_message_classes() -> list[type]:
-    """Every message class, those inside others too, each once."""
+    """Return every message class, those inside others too, each once."""
     found: list[type] = []
     queue: list[Any] = list(message_classes())
     while queue:
@@ -56,13 +56,13 @@ def all_message_classes() -> list[type]:
 
 
 def apis() -> list[type[Request]]:
-    """Every request class, in order of API key."""
+    """Return every request class, in order of API key."""
     return [REQUESTS[key] for key in sorted(REQUESTS)]
 
 
 def messages(cls: type, version: int = 0) -> st.SearchStrategy[Any]:
-    """Any ``cls`` whose fields hold what their types allow; fields of later versions are left at
-    their defaults. Spans are (0, 0): they mean something only beside a payload."""
+    """Draw any ``cls`` whose fields hold what their types allow; fields of later versions are left
+    at their defaults. Spans are (0, 0): they mean something only beside a payload."""
     if cls is Span:
         return st.just(Span(0, 0))
     hints = typing.get_type_hints(cls, include_extras=True)
@@ -75,7 +75,7 @@ def messages(cls: type, version: int = 0) -> st.SearchStrategy[Any]:
 
 
 def values(hint: Any, version: int) -> st.SearchStrategy[Any]:
-    """Any value of one field's type."""
+    """Draw any value of one field's type."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         inner = next(a for a in typing.get_args(hint) if a is not type(None))
         return st.none() | values(inner, version)
@@ -119,7 +119,7 @@ def mutated(draw: st.DrawFn, original: bytes) -> bytes:
 
 
 class Receiver(typing.Protocol):
-    """What takes bytes as asyncio.BufferedProtocol does: a frame reader or a connection."""
+    """It takes bytes as asyncio.BufferedProtocol does: a frame reader or a connection."""
 
     def get_buffer(self, sizehint: int = -1) -> memoryview: ...
 
@@ -141,5 +141,5 @@ def feed(receiver: Receiver, data: Buffer, piece: int = 2**30) -> list[Any]:
 
 
 def buffer_bytes(buffers: Sequence[Buffer]) -> bytes:
-    """The buffers of one frame as the peer receives them."""
+    """Return the buffers of one frame as the peer receives them."""
     return b"".join(buffers)

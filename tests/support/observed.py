@@ -1,4 +1,4 @@
-"""A cluster in one process whose brokers have their HTTP ports, as ``__main__`` gives them."""
+"""The brokers of a cluster in one process have their HTTP ports, as ``__main__`` gives them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Samples = dict[str, dict[tuple[str, ...], float]]
 
 
 class Observed:
-    """The cluster, and what its ports say."""
+    """It has the cluster, and asks its ports."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -39,11 +39,11 @@ class Observed:
             await self.endpoints.pop(broker_id).close()
 
     async def get(self, path: str, broker_id: int = 1) -> Any:
-        """What a path answers."""
+        """Return what a path answers."""
         return await get(self.endpoints[broker_id].address, path)
 
     async def metrics(self, broker_id: int = 1) -> Samples:
-        """Every sample, see ``http_get.metrics``."""
+        """Return every sample, see ``http_get.metrics``."""
         return await metrics(self.endpoints[broker_id].address)
 
 
@@ -51,7 +51,7 @@ class Observed:
 async def observed(
     tmp_path: Path, brokers: int = 1, *, kind: type[Cluster] = Cluster, **settings: Any
 ) -> AsyncIterator[Observed]:
-    """Started, with a port each."""
+    """Start it, with a port each."""
     async with kind(tmp_path, brokers, metrics_port=0, **settings) as cluster:
         seen = Observed(cluster)
         try:

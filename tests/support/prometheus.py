@@ -1,4 +1,4 @@
-"""A real Prometheus, and what it says of queries and alerts."""
+"""A real Prometheus answers queries and tells of alerts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWER_S = 10.0
 
 
 def programs() -> Any:
-    """Where prometheus and promtool are; the test is skipped where they cannot be had, and fails
+    """Return where prometheus and promtool are; skip the test where they cannot be had, and fail it
     in CI."""
     module = tool("get_prometheus")
     try:
@@ -37,7 +37,7 @@ def programs() -> Any:
 
 
 class PrometheusServer:
-    """One process, on a free port, with its data below ``directory``."""
+    """It is one process, on a free port, with its data below ``directory``."""
 
     def __init__(self, directory: Path, config: dict[str, Any], rules: dict[str, Any]) -> None:
         self._directory = directory
@@ -112,7 +112,7 @@ class PrometheusServer:
             await asyncio.sleep(0.1)
 
     async def query(self, expression: str) -> list[dict[str, Any]]:
-        """The instant vector; fails the test when Prometheus cannot evaluate it."""
+        """Return the instant vector; fail the test when Prometheus cannot evaluate it."""
         path = "/api/v1/query?" + urllib.parse.urlencode({"query": expression})
         try:
             document = json.loads(await asyncio.to_thread(self._get, path))
@@ -122,7 +122,7 @@ class PrometheusServer:
         return result
 
     async def firing(self) -> set[str]:
-        """Names of alerts that fire now."""
+        """Return names of alerts that fire now."""
         document = json.loads(await asyncio.to_thread(self._get, "/api/v1/alerts"))
         return {
             alert["labels"]["alertname"]
@@ -132,7 +132,7 @@ class PrometheusServer:
 
 
 def listening_port(pid: int) -> int:
-    """The first TCP port on which a process listens; 0 if on none."""
+    """Return the first TCP port on which a process listens, or 0 if on none."""
     own = set()
     folder = f"/proc/{pid}/fd"
     for name in os.listdir(folder):

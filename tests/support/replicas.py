@@ -1,4 +1,4 @@
-"""One partition on several brokers, joined in process: real logs over memory files, no sockets.
+"""One partition is on several brokers, joined in process: real logs over memory files, no sockets.
 
 Everything happens when the test says so: ``fetch`` is one exchange between a follower and its
 leader, ``sync`` one round of a broker's flusher, ``elect`` an order of the controller to those
@@ -52,15 +52,15 @@ NOW_MS = 1_700_000_000_000
 
 
 def topic_config(**overrides: Any) -> TopicConfig:
-    """Settings of a topic; ``flush=commit`` unless said otherwise."""
+    """Return settings of a topic; ``flush=commit`` unless said otherwise."""
     return parse_topic_config({key: str(value) for key, value in overrides.items()})
 
 
 def batch_of(
     *values: bytes, timestamp_ms: int = NOW_MS, producer: tuple[int, int, int] = (-1, -1, -1)
 ) -> memoryview:
-    """A client's batch as a handler gets it: a writable view. ``producer``: its id, epoch, and the
-    batch's sequence."""
+    """Return a client's batch as a handler gets it: a writable view. ``producer``: its id, epoch,
+    and the batch's sequence."""
     producer_id, epoch, sequence = producer
     return memoryview(
         encode_batch(
@@ -88,7 +88,7 @@ def make_logs(
 
 
 class Broker:
-    """One replica. The ``PartitionOwner`` of its partition."""
+    """It is one replica. The ``PartitionOwner`` of its partition."""
 
     def __init__(self, group: Replicas, broker_id: int) -> None:
         self.group = group
@@ -142,11 +142,11 @@ class Broker:
     # ---- what a test does
 
     def sync(self) -> None:
-        """One round of group commit."""
+        """Run one round of group commit."""
         self.partition.log.log_dir.flusher.sync_now()
 
     def take(self, order: PartitionOrder, now: float) -> int:
-        """An order of the controller."""
+        """Take an order of the controller."""
         code = self.partition.apply_order(order, now)
         if code == 0:
             self.machine.remove(TP)
@@ -176,7 +176,7 @@ class Broker:
         self.files = self.files.reborn(keep)
 
     def restart(self) -> None:
-        """A new life with what the disk holds; the role comes with the next order."""
+        """Begin a new life with what the disk holds; the role comes with the next order."""
         self.broker_epoch += 1
         checkpointed = self.group.checkpointed_high_watermark.get(self.broker_id, 0)
         self.logs = make_logs(self.files, self.broker_id, safeguards=self.group.safeguards.log)
@@ -204,7 +204,7 @@ class Broker:
 
 
 class Replicas:
-    """A partition with brokers 1..n, broker 1 leading in epoch 0 with everybody in sync."""
+    """It is a partition with brokers 1..n, broker 1 leading in epoch 0 with everybody in sync."""
 
     def __init__(
         self,
@@ -234,12 +234,12 @@ class Replicas:
 
     @property
     def leader(self) -> Broker:
-        """Whom the controller named last."""
+        """Return whom the controller named last."""
         return self.brokers[self.leader_id]
 
     @property
     def now(self) -> float:
-        """Loop time, plus what ``pass_time`` added."""
+        """Return loop time, plus what ``pass_time`` added."""
         return self.loop.time() + self.time_passed_s
 
     def pass_time(self, seconds: float) -> None:
@@ -255,7 +255,7 @@ class Replicas:
         isr: Sequence[int] | None = None,
         to: Sequence[int] | None = None,
     ) -> PartitionOrder:
-        """A new leader epoch; the order reaches ``to``, by default every broker alive."""
+        """Begin a new leader epoch; the order reaches ``to``, by default every broker alive."""
         self.leader_epoch += 1
         self.version += 1
         self.leader_id = leader_id
@@ -316,7 +316,7 @@ class Replicas:
     # ---- the data path
 
     def produce(self, *values: bytes, to: int | None = None, acks: int = Acks.ALL) -> int | None:
-        """One batch a value; acknowledgements are gathered in ``acked`` and ``failed``.
+        """Produce one batch a value; acknowledgements are gathered in ``acked`` and ``failed``.
 
         Returns the error code when the leader refused, None when it took them.
         """
@@ -339,7 +339,7 @@ class Replicas:
         return done
 
     def fetch(self, follower_id: int, *, lose_answer: bool = False) -> None:
-        """One fetch of a follower, answered now; nothing is synced."""
+        """Send one fetch of a follower, answered now; nothing is synced."""
         follower = self.brokers[follower_id]
         leader = self.brokers[follower.partition.leader_id]
         if not leader.alive or not follower.alive:
@@ -376,7 +376,7 @@ class Replicas:
             follower.machine.take(message, payload, self.now)
 
     def sync(self, *broker_ids: int) -> None:
-        """A round of group commit at these brokers, by default at all that live."""
+        """Run a round of group commit at these brokers, by default at all that live."""
         for broker_id in broker_ids or sorted(self.brokers):
             if self.brokers[broker_id].alive:
                 self.brokers[broker_id].sync()
@@ -396,7 +396,7 @@ class Replicas:
     # ---- what there is
 
     def records(self, broker_id: int) -> list[tuple[int, int, bytes]]:
-        """(offset, leader epoch, value) of everything in a broker's log."""
+        """Return (offset, leader epoch, value) of everything in a broker's log."""
         log = self.brokers[broker_id].partition.log
         found: list[tuple[int, int, bytes]] = []
         offset = log.log_start_offset
@@ -409,16 +409,15 @@ class Replicas:
         return found
 
     def values(self, broker_id: int) -> list[bytes]:
-        """Values in a broker's log."""
         return [value for _, _, value in self.records(broker_id)]
 
     def lost(self) -> list[bytes]:
-        """Acknowledged values that the present leader does not have."""
+        """Return acknowledged values that the present leader does not have."""
         held = self.values(self.leader_id)
         return [value for value in self.acked if value not in held]
 
     def diverged(self) -> bool:
-        """Whether two living brokers hold different records at one offset."""
+        """Return whether two living brokers hold different records at one offset."""
         seen: dict[int, tuple[int, bytes]] = {}
         for broker_id in sorted(self.brokers):
             if not self.brokers[broker_id].alive:

@@ -1,4 +1,4 @@
-"""Several replica managers in one process: real logs, handlers and fetch loops, no sockets.
+"""Several replica managers live in one process: real logs, handlers and fetch loops, no sockets.
 
 Messages travel as they would on the wire (encoded, decoded, spans checked) over channels that can
 be cut, and brokers can be made unreachable. The controller is a few lines: it gives the roles that
@@ -65,20 +65,20 @@ FAST = replica_settings(
 def make_context(
     *, internal: bool = False, connection: ConnectionState | None = None
 ) -> RequestContext:
-    """A request context; each has a connection of its own unless one is given."""
+    """Return a request context; each has a connection of its own unless one is given."""
     listener = "internal" if internal else "external"
     state = connection if connection is not None else ConnectionState()
     return RequestContext(listener, internal, "User:test", "test", "test:1", 0, state)
 
 
 def travel(message: Any) -> Any:
-    """The message as the other side decodes it."""
+    """Return the message as the other side decodes it."""
     body = msgpack.unpackb(msgpack.packb(schema.encode(message, 0)))
     return schema.decode(type(message), body, 0)
 
 
 class Answer:
-    """What a handler answered, once it has."""
+    """It has what a handler answered, once it has."""
 
     def __init__(self) -> None:
         self.done = asyncio.Event()
@@ -96,7 +96,7 @@ class Answer:
         self.done.set()
 
     async def wait(self, timeout_s: float = 5.0) -> Any:
-        """The message; fails the test when there is none in time."""
+        """Return the message; fail the test when there is none in time."""
         async with asyncio.timeout(timeout_s):
             await self.done.wait()
         return self.message
@@ -113,7 +113,7 @@ def call(
 
 
 class Verifier:
-    """A transaction coordinator that knows everything, or says what the test wants it to."""
+    """This transaction coordinator knows everything, or says what the test wants it to."""
 
     def __init__(self) -> None:
         self.code = 0
@@ -138,7 +138,7 @@ class Verifier:
 
 
 class InProcessChannel:
-    """A connection to a broker's internal listener."""
+    """It is a connection to a broker's internal listener."""
 
     def __init__(self, cluster: Cluster, source: int, target: Node) -> None:
         self.source = source
@@ -195,7 +195,7 @@ class InProcessChannel:
 
 
 class Node:
-    """One broker's logs and replicas. Its own ``LeaderConnector`` and ``IsrPort``."""
+    """It has one broker's logs and replicas. Its own ``LeaderConnector`` and ``IsrPort``."""
 
     def __init__(self, cluster: Cluster, broker_id: int, dirs: Sequence[str]) -> None:
         self.cluster = cluster
@@ -288,7 +288,7 @@ def transact(node: Node, where: TopicPartition, *, pid: int = 7, epoch: int = 1)
 
 
 class Cluster:
-    """``async with Cluster() as cluster``: brokers 1..n, and who leads what."""
+    """It has brokers 1..n, and knows who leads what: ``async with Cluster() as cluster``."""
 
     def __init__(
         self,
@@ -332,7 +332,7 @@ class Cluster:
         to: Sequence[int] | None = None,
         configs: dict[str, str] | None = None,
     ) -> dict[int, int]:
-        """A new leader epoch for a partition on all brokers; error codes by broker."""
+        """Begin a new leader epoch for a partition on all brokers; return error codes by broker."""
         before = self.orders.get(topic_partition)
         order = PartitionOrder(
             topic_partition.topic,
@@ -359,7 +359,7 @@ class Cluster:
         full: bool = False,
         configs: dict[str, str] | None = None,
     ) -> list[OrderResult]:
-        """LeaderAndIsr to one broker."""
+        """Send LeaderAndIsr to one broker."""
         overrides = [
             TopicConfig(topic, 0, list(configs), list(configs.values()))
             for topic in sorted({order.topic for order in orders})
@@ -406,7 +406,7 @@ class Cluster:
         to: int | None = None,
         timeout_ms: int = 5000,
     ) -> Answer:
-        """One batch to the leader, or to ``to``."""
+        """Send one batch to the leader, or to ``to``."""
         batch = bytes(batch_of(*values))
         request = ProduceRequest(
             None,

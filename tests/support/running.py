@@ -1,4 +1,4 @@
-"""What tests of ``run`` share: a topic ``t`` with records, a handler that does as it is told."""
+"""Tests of ``run`` share a topic ``t`` with records, and a handler that does as it is told."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def fill(cluster: FakeCluster, count: int, number: int = 0, keys: int = 3) -> None:
-    """One batch; values are offsets, keys go round."""
+    """Append one batch; values are offsets, keys go round."""
     partition = cluster.partition("t", number)
     offsets = range(partition.next_offset, partition.next_offset + count)
     partition.append(
@@ -41,7 +41,7 @@ async def reading(cluster: FakeCluster, **options: Any) -> AsyncIterator[Consume
 
 @asynccontextmanager
 async def fake(*sizes: int, dead: bool = False) -> AsyncIterator[FakeCluster]:
-    """A cluster with topic ``t``, its partitions filled, and perhaps a topic ``dead``."""
+    """Start a cluster with topic ``t``, its partitions filled, and perhaps a topic ``dead``."""
     async with FakeCluster() as cluster:
         cluster.create_topic("t", len(sizes))
         for number, size in enumerate(sizes):
@@ -56,7 +56,7 @@ async def fake(*sizes: int, dead: bool = False) -> AsyncIterator[FakeCluster]:
 async def running(
     consumer: Consumer, handler: Any, **options: Any
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """``run`` beside the test; cancelled at the end if it still goes on."""
+    """Call ``run`` beside the test; cancel it at the end if it still goes on."""
     task = asyncio.create_task(consumer.run(handler, **options))
     try:
         yield task
@@ -66,7 +66,7 @@ async def running(
 
 
 async def raised(task: asyncio.Task[None]) -> BaseException:
-    """What a run ends with."""
+    """Return what a run ends with."""
     async with asyncio.timeout(10):
         (outcome,) = await asyncio.gather(task, return_exceptions=True)
     assert isinstance(outcome, BaseException)
@@ -74,7 +74,7 @@ async def raised(task: asyncio.Task[None]) -> BaseException:
 
 
 class Handler:
-    """Keeps what it was given; fails, waits and lets go as told."""
+    """It keeps what it was given; it fails, waits and lets go as told."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []
@@ -105,6 +105,6 @@ class Handler:
 
 
 def committable(consumer: Consumer) -> dict[TopicPartition, int]:
-    """What a commit would say at this moment; nothing before the run has begun."""
+    """Return what a commit would say at this moment; that is nothing before the run has begun."""
     work = core_of(consumer).boundary.work
     return {} if work is None else {tp: item.offset for tp, item in work.done_offsets().items()}

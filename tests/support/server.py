@@ -1,4 +1,4 @@
-"""A listener with handlers of the test's own, and raw peers that may break every rule."""
+"""A listener has handlers of the test's own, and raw peers may break every rule."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ __all__ = [
 def request_head(
     api_key: int, body: Any, *, version: int = 0, correlation_id: int = 0, client_id: Any = "raw"
 ) -> list[Any]:
-    """The head of a request as nested lists."""
+    """Return the head of a request as nested lists."""
     return [api_key, version, correlation_id, client_id, body]
 
 
 def frame(head: Any, payload: bytes = b"") -> bytes:
-    """A whole frame; a head given as bytes travels as it is."""
+    """Return a whole frame; a head given as bytes travels as it is."""
     packed = head if isinstance(head, bytes) else msgpack.packb(head)
     return struct.pack(">II", 4 + len(packed) + len(payload), len(packed)) + packed + payload
 
@@ -58,14 +58,14 @@ HELLO = frame(request_head(ApiKey.API_VERSIONS, ["test", "1", "", -1, -1], versi
 def make_context(
     *, internal: bool = True, listener: str = "internal", api_version: int = 0
 ) -> RequestContext:
-    """A context for handlers that are called directly."""
+    """Return a context for handlers that are called directly."""
     return RequestContext(
         listener, internal, "User:test", "c", "t:1", api_version, ConnectionState()
     )
 
 
 class Parked:
-    """A handler that keeps every request, to be answered by the test."""
+    """This handler keeps every request, to be answered by the test."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[RequestContext, Any, bytes, Respond]] = []
@@ -77,7 +77,7 @@ class Parked:
 
 
 class RawPeer:
-    """A TCP client that sends bytes and reads frames."""
+    """It is a TCP client that sends bytes and reads frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -95,7 +95,7 @@ class RawPeer:
         self.writer.write(data)
 
     async def response(self, timeout_s: float = 5.0) -> tuple[int, Any, bytes]:
-        """(correlation id, body, payload) of the next response."""
+        """Return (correlation id, body, payload) of the next response."""
         async with asyncio.timeout(timeout_s):
             size, head_bytes = struct.unpack(">II", await self.reader.readexactly(8))
             rest = await self.reader.readexactly(size - 4)
@@ -115,7 +115,7 @@ class RawPeer:
         return True
 
     async def close(self) -> None:
-        """At once, dropping what is unsent."""
+        """Close at once, and drop what is unsent."""
         self.writer.transport.abort()
         try:
             await self.writer.wait_closed()
@@ -124,7 +124,7 @@ class RawPeer:
 
 
 class ServerUnderTest:
-    """One listener on a free port of loopback."""
+    """It is one listener on a free port of loopback."""
 
     def __init__(
         self,
@@ -173,19 +173,19 @@ class ServerUnderTest:
         return self.listener.address
 
     async def peer(self, hello: bool = False) -> RawPeer:
-        """A raw client; it is closed with the server."""
+        """Open a raw client; it is closed with the server."""
         peer = await RawPeer.connect(self.address, hello)
         self._peers.append(peer)
         return peer
 
     async def channel(self, own_broker_id: int = NO_BROKER) -> RequestChannel:
-        """A legal peer that means this server; a broker if it says which."""
+        """Open a legal peer that means this server; it is a broker if it says which."""
         machine = ClientConnection("test", meant=self.identity, own_broker_id=own_broker_id)
         return await RequestChannel.open(*self.address, machine)
 
 
 class Canary:
-    """A well-behaved client that asks the same question again and again, and counts what fails."""
+    """It is a well-behaved client that asks one question again and again, and counts failures."""
 
     def __init__(self, channel: RequestChannel, request: Any) -> None:
         self._channel = channel
@@ -232,7 +232,7 @@ class Canary:
 
 
 class ControllerStub:
-    """A controller that answers with what the test says, and remembers what it was asked."""
+    """It answers with what the test says, and remembers what it was asked."""
 
     def __init__(self, *responses: Any) -> None:
         self.responses = list(responses)
@@ -246,14 +246,14 @@ class ControllerStub:
 
 
 class DenyAll:
-    """An authorizer that says no to everything."""
+    """It says no to everything."""
 
     def authorize(self, context: RequestContext, operation: str, *resource: str) -> bool:
         return False
 
 
 class Only:
-    """An authorizer that allows (operation, resource type, resource name) and nothing else."""
+    """It allows (operation, resource type, resource name) and nothing else."""
 
     def __init__(self, *allowed: tuple[str, str, str]) -> None:
         self.allowed = frozenset(allowed)
@@ -265,7 +265,7 @@ class Only:
 
 
 def answer(handler: Any, request: Any, context: RequestContext | None = None) -> Any:
-    """What a handler that answers at once says."""
+    """Return what a handler that answers at once says."""
     given: list[Any] = []
 
     def respond(message: Any, payload: Any = ()) -> None:

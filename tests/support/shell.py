@@ -1,4 +1,4 @@
-"""The ``oncelog`` command as a shell calls it, beside brokers that run in the test's loop.
+"""A shell calls the ``oncelog`` command beside brokers that run in the test's loop.
 
     shown = await oncelog("topics", "list", "--json", bootstrap=cluster.bootstrap)
     assert shown.code == 0
@@ -34,7 +34,7 @@ STREAMS = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a command left behind."""
+    """It is what a command left behind."""
 
     code: int
     stdout: bytes
@@ -42,29 +42,29 @@ class Shown:
 
     @property
     def out(self) -> str:
-        """Standard output as text."""
+        """Return standard output as text."""
         return self.stdout.decode()
 
     @property
     def document(self) -> Any:
-        """Standard output as one JSON document."""
+        """Return standard output as one JSON document."""
         return json.loads(self.stdout)
 
     @property
     def json_lines(self) -> list[Any]:
-        """Standard output as JSON lines."""
+        """Return standard output as JSON lines."""
         return [json.loads(line) for line in self.stdout.splitlines()]
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Ours, and a path on which a child process finds what this one finds."""
+    """Return ours, and a path on which a child process finds what this one finds."""
     path = os.pathsep.join(filter(None, sys.path))
     return {**os.environ, "PYTHONPATH": path, **variables}
 
 
 @asynccontextmanager
 async def start(*arguments: str, bootstrap: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The command as a process with pipes, which does not outlive the block."""
+    """Start the command as a process with pipes, which does not outlive the block."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         *arguments,

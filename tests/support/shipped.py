@@ -1,5 +1,5 @@
-"""The files that are shipped for Prometheus and Grafana, in the hands of tests: rules and queries
-in a hurry, and a load that gives every panel something to show."""
+"""Tests use the files that are shipped for Prometheus and Grafana: rules and queries in a hurry,
+and a load that gives every panel something to show."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HURRIED = {
 
 
 def hurried_rules() -> dict[str, Any]:
-    """The rules as shipped, but for windows and waiting times, which are seconds."""
+    """Return the rules as shipped, but for windows and waiting times, which are seconds."""
     document: dict[str, Any] = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
     for group in document["groups"]:
         group["interval"] = SCRAPE
@@ -47,13 +47,13 @@ def hurried_rules() -> dict[str, Any]:
 
 
 def all_alerts() -> set[str]:
-    """Names of all rules."""
+    """Return the names of all rules."""
     document = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
     return {rule["alert"] for group in document["groups"] for rule in group["rules"]}
 
 
 def scrape_config(discovery: dict[str, Any]) -> dict[str, Any]:
-    """The configuration as shipped, but for its times and whom it scrapes."""
+    """Return the configuration as shipped, but for its times and whom it scrapes."""
     path = ALERTS.parent / "prometheus.yml"
     document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     document["global"] = {"scrape_interval": SCRAPE, "evaluation_interval": SCRAPE}
@@ -65,7 +65,7 @@ def scrape_config(discovery: dict[str, Any]) -> dict[str, Any]:
 
 
 def panel_queries() -> list[tuple[str, str]]:
-    """(panel, query) of the dashboard as it is shipped, its variables chosen as "All"."""
+    """Return (panel, query) of the dashboard as it is shipped, its variables chosen as "All"."""
     document = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     chosen = {"$broker": ".*", "$group": ".*", "$__rate_interval": WINDOW}
     found = []
@@ -98,7 +98,7 @@ async def every_panel_has_data(prometheus: PrometheusServer, timeout_s: float) -
 
 @asynccontextmanager
 async def load(bootstrap: str, topic: str) -> AsyncIterator[None]:
-    """A producer, a transactional one and a group, until the end of the block."""
+    """Run a producer, a transactional one and a group, until the end of the block."""
 
     async def write() -> None:
         async with Producer(bootstrap) as producer:

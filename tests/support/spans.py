@@ -1,4 +1,4 @@
-"""OpenTelemetry's SDK in memory: what a traced client has written."""
+"""OpenTelemetry's SDK keeps in memory what a traced client has written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Written"]
 
 
 class Written:
-    """Providers for a client, and what came out of them."""
+    """It has providers for a client, and what came out of them."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -26,20 +26,20 @@ class Written:
 
     @property
     def options(self) -> dict[str, Any]:
-        """For a traced client."""
+        """Return those for a traced client."""
         return {"tracer_provider": self.tracer_provider, "meter_provider": self.meter_provider}
 
     def spans(self, name: str | None = None) -> list[ReadableSpan]:
-        """Those that have ended, in the order of their ends; of one name only, if given."""
+        """Return those that have ended, in the order of their ends; of one name only, if given."""
         return [s for s in self._exporter.get_finished_spans() if name is None or s.name == name]
 
     def span(self, name: str) -> ReadableSpan:
-        """The one of this name."""
+        """Return the one of this name."""
         (span,) = self.spans(name)
         return span
 
     def points(self, name: str) -> list[Any]:
-        """The data points of a metric."""
+        """Return the data points of a metric."""
         data = self._reader.get_metrics_data()
         return [
             point

@@ -1,4 +1,4 @@
-"""What a test of the ``MetadataStore`` port can do to a store, over the fake and the real."""
+"""A test of the ``MetadataStore`` port does such things to a store, over the fake and the real."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SESSION_TIMEOUT_MS = 1000
 
 
 class StoreHarness(Protocol):
-    """Makes stores of one tree, and does to them what networks and servers do."""
+    """It makes stores of one tree, and does to them what networks and servers do."""
 
     async def open(self) -> MetadataStore:
-        """A started store with a session of its own."""
+        """Open a started store with a session of its own."""
         ...
 
     async def unreachable(self) -> MetadataStore:
-        """A store, not started, whose server does not answer."""
+        """Return a store, not started, whose server does not answer."""
         ...
 
     async def disconnect(self, store: MetadataStore) -> None:
@@ -32,7 +32,7 @@ class StoreHarness(Protocol):
         ...
 
     async def reconnect(self, store: MetadataStore) -> None:
-        """The opposite."""
+        """Do the opposite."""
         ...
 
     async def expire(self, store: MetadataStore) -> None:
@@ -49,7 +49,7 @@ class StoreHarness(Protocol):
 
 
 class MemoryHarness:
-    """Over ``MemoryZooKeeper``."""
+    """It uses ``MemoryZooKeeper``."""
 
     def __init__(self) -> None:
         self.server = MemoryZooKeeper()
@@ -84,7 +84,7 @@ class MemoryHarness:
 
 
 class RealHarness:
-    """Over a ZooKeeper process; each store talks through a proxy of its own."""
+    """It uses a ZooKeeper process; each store talks through a proxy of its own."""
 
     def __init__(self, server: ZooKeeperServer, chroot: str) -> None:
         self._server = server
@@ -108,7 +108,7 @@ class RealHarness:
         return ZooKeeperStore(f"127.0.0.1:{proxy.port}", connect_timeout_ms=300)
 
     def proxy(self, store: MetadataStore) -> TcpProxy:
-        """The wire of a store."""
+        """Return the wire of a store."""
         return self._proxies[store]
 
     async def disconnect(self, store: MetadataStore) -> None:

@@ -1,4 +1,4 @@
-"""What a test of TCP streams can use, over this machine's loopback interface.
+"""A test of TCP streams may use this, over this machine's loopback interface.
 
 ``End`` is a protocol that writes down what it hears.
 """
@@ -13,26 +13,26 @@ Factory = Callable[[], asyncio.BufferedProtocol]
 
 
 class StreamHarness(Protocol):
-    """A machine that serves and a machine that connects."""
+    """It is a machine that serves and a machine that connects."""
 
     address: str
-    """Of the machine that serves."""
+    """The machine that serves."""
     unhandled: list[dict[str, Any]]
-    """What the loop's exception handler was told."""
+    """All that the loop's exception handler was told."""
 
     async def serve(
         self, factory: Factory, *, port: int = 0, start_serving: bool = True
     ) -> asyncio.Server:
-        """``loop.create_server`` there."""
+        """Call ``loop.create_server`` there."""
         ...
 
     async def connect(self, factory: Factory, port: int) -> asyncio.Transport:
-        """``loop.create_connection`` here."""
+        """Call ``loop.create_connection`` here."""
         ...
 
 
 class RealStreams:
-    """Over the loopback interface of this machine, on the loop that runs."""
+    """It uses the loopback interface of this machine, on the loop that runs."""
 
     address = "127.0.0.1"
 
@@ -56,7 +56,7 @@ class RealStreams:
 
 
 class End(asyncio.BufferedProtocol):
-    """One end of a connection and what became of it.
+    """It is one end of a connection and knows what became of it.
 
     :param buffer_bytes: how much it can read at once.
     :param stay_open: whether it goes on writing after the other end has no more to say.
@@ -85,18 +85,18 @@ class End(asyncio.BufferedProtocol):
 
     @property
     def transport(self) -> asyncio.Transport:
-        """This end's transport."""
+        """Return this end's transport."""
         assert self._transport is not None
         return self._transport
 
     @property
     def made(self) -> bool:
-        """Whether it is or was connected."""
+        """Return whether it is or was connected."""
         return self._transport is not None
 
     @property
     def lost(self) -> bool:
-        """Whether the connection is over."""
+        """Return whether the connection is over."""
         return "lost" in self.heard
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -10,7 +10,7 @@ Pass = Callable[[bytes], bool]
 
 
 class TcpProxy:
-    """Forwards to ``host:port`` until told otherwise. Listens on 127.0.0.1 at ``port``."""
+    """It forwards to ``host:port`` until told otherwise. Listens on 127.0.0.1 at ``port``."""
 
     def __init__(self, target_host: str, target_port: int) -> None:
         self.port = 0

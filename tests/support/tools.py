@@ -1,4 +1,4 @@
-"""Loads programs of ``tools/`` for tests: they are files, no package."""
+"""It loads programs of ``tools/`` for tests: they are files, no package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.house import ROOT
 
 
 def tool(name: str) -> Any:
-    """The module ``tools/<name>.py``."""
+    """Return the module ``tools/<name>.py``."""
     spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
     assert spec is not None
     assert spec.loader is not None

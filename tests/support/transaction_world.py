@@ -47,7 +47,7 @@ TOPIC = "__transaction_state"
 
 
 class Answer:
-    """Where one answer arrives."""
+    """One answer arrives here."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -109,7 +109,7 @@ class Markers:
 
 
 class ProducerIdCounter:
-    """A ``ProducerIdSource``: 1000, 1001, ..."""
+    """This ``ProducerIdSource`` gives 1000, 1001 and so on."""
 
     def __init__(self) -> None:
         self.given = 1000
@@ -126,7 +126,7 @@ class ProducerIdCounter:
 
 
 class TransactionWorld:
-    """One broker that coordinates the only partition, or not."""
+    """It is one broker that coordinates the only partition, or not."""
 
     def __init__(
         self,
@@ -195,8 +195,8 @@ class TransactionWorld:
         await self.elected(epoch)
 
     def fork(self, *, keeps: int) -> TransactionWorld:
-        """The world of the next coordinator, yet to be elected, with its own copy of the log as
-        ``moved`` leaves it. This one does not know that, goes on, and can commit nothing."""
+        """Return the world of the next coordinator, yet to be elected, with its own copy of the log
+        as ``moved`` leaves it. This one does not know that, goes on, and can commit nothing."""
         following = TransactionWorld(
             self.tasks, self.config, self.safeguards, self.commit_timeout_ms
         )
@@ -230,11 +230,11 @@ class TransactionWorld:
         return None if txn is None else txn.saved
 
     def states(self, transactional_id: str = "t") -> list[str]:
-        """All that the log says of the id, in order."""
+        """Return all that the log says of the id, in order."""
         return self.states_below(self.partition.end_offset, transactional_id)
 
     def states_below(self, offset: int, transactional_id: str = "t") -> list[str]:
-        """What the log says of the id below ``offset``, in order."""
+        """Return what the log says of the id below ``offset``, in order."""
         records = self.partition.records[:offset]
         facts = [decode_record(record) for record in records if record.value]
         return [
@@ -347,7 +347,7 @@ async def transaction_world(
     safeguards: CoordinatorSafeguards | None = None,
     **config: int,
 ) -> AsyncIterator[TransactionWorld]:
-    """A world whose coordinator is elected in epoch 1."""
+    """Make a world whose coordinator is elected in epoch 1."""
     failures: list[str] = []
     tasks = Tasks("test", lambda name, error: failures.append(f"{name}: {error!r}"))
     world = TransactionWorld(

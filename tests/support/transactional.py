@@ -1,4 +1,4 @@
-"""Transactional producers against a fake cluster, for tests of what they do."""
+"""Transactional producers use a fake cluster, for tests of what they do."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def commit_one(producer: Producer, value: bytes = b"v", **place: Any) -> N
 
 
 async def lose_the_end(cluster: FakeCluster, producer: Producer, *, acts: bool) -> None:
-    """A transaction of one record whose commit nobody answers."""
+    """Send a transaction of one record whose commit nobody answers."""
     await producer.begin_transaction()
     await producer.send("t", b"?", partition=0)
     cluster.rule(ApiKey.END_TXN, Action.DROP_AFTER if acts else Action.DROP_BEFORE, times=10**6)

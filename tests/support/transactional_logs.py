@@ -1,5 +1,5 @@
-"""Transactions in logs: producers that know their epochs, and what a reader of committed records
-makes of a log, by the rules alone. What tests of the log room share."""
+"""Transactions in logs come from producers that know their epochs; the rules alone tell what a
+reader of committed records makes of a log. What tests of the log room share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def txn_batch(
     producer: tuple[int, int, int],
     keys: Sequence[bytes | None] | None = None,
 ) -> memoryview:
-    """A client's batch with the transactional bit; ``producer`` is its id, epoch and sequence."""
+    """Return a batch with the transactional bit; ``producer`` is its id, epoch and sequence."""
     producer_id, epoch, sequence = producer
     return memoryview(
         encode_batch(
@@ -38,7 +38,7 @@ def txn_batch(
 
 
 def append_txn(log: PartitionLog, data: memoryview, leader_epoch: int = 0) -> LogAppend:
-    """As a leader does whose coordinator knows of the transaction."""
+    """Append as a leader does whose coordinator knows of the transaction."""
     header, guard = parse_header(data), None
     if log.producers.needs_guard(header):
         guard = log.producers.take_guard(header.producer_id, header.producer_epoch)
@@ -46,7 +46,7 @@ def append_txn(log: PartitionLog, data: memoryview, leader_epoch: int = 0) -> Lo
 
 
 class TxnProducer:
-    """One producer with its epoch, which grows with each transaction, and the next sequence."""
+    """A producer has an epoch, which grows with each transaction, and the next sequence."""
 
     def __init__(self, producer_id: int = 7, epoch: int = 0) -> None:
         self.producer_id, self.epoch, self.sequence = producer_id, epoch, 0
@@ -54,7 +54,7 @@ class TxnProducer:
     def batch(
         self, *values: bytes | None, keys: Sequence[bytes | None] | None = None
     ) -> memoryview:
-        """The next one of the open transaction."""
+        """Return the next one of the open transaction."""
         data = txn_batch(*values, producer=(self.producer_id, self.epoch, self.sequence), keys=keys)
         self.sequence += max(1, len(values))
         return data
@@ -92,7 +92,7 @@ def committed_values(
     upto: int | None = None,
     max_bytes: int = 1 << 20,
 ) -> list[bytes | None]:
-    """What a reader of committed records gets (KIP-98), fetch by fetch. Below an undecided
+    """Return what a reader of committed records gets (KIP-98), fetch by fetch. Below an undecided
     transaction, unless ``upto`` says otherwise. ``aborted`` None: the log is asked."""
     position = log.log_start_offset if start is None else start
     end = min(log.log_end_offset, log.producers.first_undecided) if upto is None else upto
@@ -122,8 +122,8 @@ def committed_values(
 
 
 def undecided_by_replay(log: PartitionLog, high_watermark: int) -> int | None:
-    """Where the first undecided transaction begins, as reading the whole log tells; None: all are
-    decided [I15]."""
+    """Return where the first undecided transaction begins, as reading the whole log tells, or None
+    when all are decided [I15]."""
     opened: dict[int, int] = {}
     undecided: list[int] = []
     position = log.log_start_offset

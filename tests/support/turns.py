@@ -1,4 +1,4 @@
-"""The turns that others get while something large is done on the loop."""
+"""Others get turns while something large is done on the loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 
 
 class Turns:
-    """Counts the turns of the loop while it is open."""
+    """It counts the turns of the loop while it is open."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -27,12 +27,12 @@ class Turns:
 
     @property
     def noted(self) -> int:
-        """What was done in all turns."""
+        """Return what was done in all turns."""
         return self._noted.total()
 
     @property
     def most_in_one(self) -> int:
-        """What was done in the turn in which most was."""
+        """Return what was done in the turn in which most was."""
         return max(self._noted.values(), default=0)
 
     async def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline: what tests do instead of sleeping for luck."""
+"""Tests wait for a condition with a deadline, instead of sleeping for luck."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def eventually(
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that has nothing to wait for, without a loop."""
+    """Return what a coroutine returns that has nothing to wait for, without a loop."""
     try:
         work.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""The real ZooKeeper for tests: one process a test session, on a free port, gone at its end."""
+"""Tests use one real ZooKeeper process a test session, on a free port; it is gone at the end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["zookeeper"]
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """A running server. Tests keep apart by a chroot each; one that stops, kills or pauses the
-    server leaves it running when it ends."""
+    """It is a running server. Tests keep apart by a chroot each; one that stops, kills or pauses
+    the server leaves it running when it ends."""
     server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
     server.start()
     try:

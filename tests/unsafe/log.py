@@ -1,4 +1,4 @@
-"""The log without one of its rules, for tests that prove that the rule is needed.
+"""The log lacks one of its rules here, for tests that prove that the rule is needed.
 
 What a rule decides is overridden in a subclass of ``LogSafeguards``. Where a rule is in the order
 of what is written, the disk that the log is given leaves a step out.
@@ -58,10 +58,10 @@ class OnlyStopsLose(LogSafeguards):
 
 
 class VouchesSinceAnyLoss(LogSafeguards):
-    """A directory vouches for all partitions in it since it lost nothing."""
+    """It vouches for all partitions in a directory since the directory lost nothing."""
 
     def vouched_since(self, since: int, made_epoch: int) -> int:
-        """When the partition was made there does not matter."""
+        """Return the directory's, whenever the partition was made there."""
         return since
 
 
@@ -71,17 +71,17 @@ class BelievingClock(CheckedClock):
     __slots__ = ()
 
     def now_ms(self) -> int:
-        """The wall clock's time."""
+        """Return the wall clock's time."""
         wall_ms = self._wall.now_ms()
         self._ahead = wall_ms - self._monotonic_s() * 1000
         return wall_ms
 
     def expiry_ms(self) -> int:
-        """The wall clock's time."""
+        """Return the wall clock's time."""
         return self.now_ms()
 
     def stamp_of(self, latest_ms: int) -> int:
-        """The wall clock's time."""
+        """Return the wall clock's time."""
         return latest_ms
 
 
@@ -91,7 +91,7 @@ class WallClockBelieved(LogSafeguards):
     def clock(
         self, wall: WallClock, monotonic_s: Callable[[], float], on_leap: Callable[[int], None]
     ) -> CheckedClock:
-        """A clock that is not held against others."""
+        """Return a clock that is not held against others."""
         return BelievingClock(wall, monotonic_s, on_leap=on_leap)
 
 
@@ -118,7 +118,7 @@ class ContentIgnored(ProducerState):
     """A batch with the same sequences passes for a repeat."""
 
     def check(self, header: BatchHeader, content: int) -> RememberedBatch | None:
-        """Whatever the batch holds, and in a newer epoch as well."""
+        """Take whatever the batch holds, and in a newer epoch as well."""
         entry = self.producers.get(header.producer_id)
         if entry is not None and header.producer_epoch >= entry.epoch:
             first = header.base_sequence
@@ -146,12 +146,12 @@ class RangesLate(ProducerState):
         self._late: AbortedRow | None = None
 
     def marked(self, marker: Marker, now_ms: int) -> AbortedRow | None:
-        """The range that the marker before this one has aborted."""
+        """Return the range that the marker before this one has aborted."""
         row, self._late = self._late, super().marked(marker, now_ms)
         return row
 
     def truncate(self, end: int) -> list[int]:
-        """That range may be gone."""
+        """Forget that range, which may be gone."""
         self._late = None
         return super().truncate(end)
 
@@ -172,7 +172,7 @@ class EqualEpochsEnd(ProducerState):
     """A marker of the epoch of the data ends a transaction."""
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> bool:
-        """Also the marker of an earlier one."""
+        """Take the marker of an earlier one too."""
         entry = self.producers.get(producer_id)
         if (
             entry is not None
@@ -192,7 +192,7 @@ class Remembering(LogSafeguards):
         self._state = state
 
     def producer_state(self) -> ProducerState:
-        """The state that was chosen."""
+        """Return the state that was chosen."""
         return self._state()
 
 
@@ -238,7 +238,7 @@ class CompactedUnsynced:
         return getattr(self._files, name)
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """A file that is not synced, if it is to replace another."""
+        """Open a file that is not synced, if it is to replace another."""
         file = self._files.open(path, create=create)
         return cast(File, _Unsynced(file)) if ".cleaned." in path else file
 
@@ -268,15 +268,15 @@ UNSAFE: dict[str, LogSafeguards] = {
     "verify_transactions": Remembering(NothingVerified),
     "markers_need_newer_epoch": Remembering(EqualEpochsEnd),
 }
-"""By the switch that turns the rule off."""
+"""Rules by the switch that turns them off."""
 
 UNSAFE_FILES: dict[str, Callable[[Files], Any]] = {
     "sync_directories": NamesUnsynced,
     "swap_in_order": CompactedUnsynced,
 }
-"""By the switch, what a log is given instead of its disk."""
+"""The files that a log is given instead of its disk, by the switch."""
 
 
 def without(switch: str) -> LogSafeguards:
-    """The safeguards without one of them."""
+    """Return the safeguards without one of them."""
     return UNSAFE[switch]

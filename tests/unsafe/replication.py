@@ -1,4 +1,4 @@
-"""Replication without one of its rules, for tests that prove that the rule is needed."""
+"""Replication lacks one of its rules here, for tests that prove that the rule is needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SWITCHES = tuple(each.name for each in fields(Safeguards) if each.name != "log")
 
 
 def without(switch: str) -> Safeguards:
-    """The safeguards of a broker without one of them; "log." stands before those of its log."""
+    """Return a broker's safeguards without one of them; "log." stands before those of its log."""
     safe, name = Safeguards(), switch.removeprefix("log.")
     if name != switch:
         return replace(safe, log=log.without(name))

@@ -42,28 +42,29 @@ IMPERATIVES = _words("""
     drop echo elect empty enable encode end enforce enqueue ensure enter erase escape estimate evict
     examine exclude execute exercise exit expand expect expire explain export extend extract fail
     fall fence fill find finish fit flag flatten flip flush focus follow forbid forget forward free
-    freeze fulfil gather generate get give go grow guard guess hand handle hang hash have heal help
-    hide hold hurry ignore imitate import include increase increment infer inform initialise inject
-    insert inspect install interpret interrupt introduce invent invoke isolate iterate join judge
-    keep kick kill know launch learn leave let level link list listen live load locate lock look
-    lose lower make map mark match measure meet mend merge mirror misuse mix mount move multiply
-    need negotiate note notice notify obey object observe obtain offer omit open order outlive
-    overwrite own pack pad page pair park parse pass patch pause pay peek perform persist pick ping
-    place plan play point poll prefer prepare preserve press pretend prevent print probe process
-    produce promise promote propose protect prove provide prune publish pull pump punish purge push
-    put query queue quote raise rank reach react read rebalance reboot rebuild recall receive reckon
-    recompute reconcile reconnect record recover recycle redraw reduce refer refresh refuse regard
-    register reject relay release reload rely remain remember remount remove rename render renew
-    reopen repeat replace replay replicate reply report request require resend reserve reset resign
-    resize resolve respond restart restore resume retain rethrow retire retry return reuse revive
-    revoke rewrite roll rotate round run sample satisfy save say scan schedule scrape seal search
-    see seed seek select send separate serve set settle share shift shorten show shrink shuffle shut
-    sign simulate size skip sleep slow smooth sort spawn split spoil spread squeeze stall stamp
-    stand start stay step stop store stream strip submit subscribe subtract succeed suffix suggest
-    sum summarise supervise suppress suspect suspend swap sweep switch sync take tear tell terminate
-    test thaw throw tie time tolerate torture touch trace track transfer transform translate treat
-    trim truncate try turn type undo unite unlink unlock unpack unregister unwind update upgrade use
-    validate verify visit vouch wait wake walk warn watch weigh withdraw wrap write yield
+    freeze fulfil gather generate get give go grow guard guess hand handle hang hash have heal hear
+    help hide hold hurry ignore imitate import include increase increment infer inform initialise
+    inject insert inspect install interpret interrupt introduce invent invoke isolate iterate join
+    judge keep kick kill know launch learn leave let level link list listen live load locate lock
+    look lose lower make map mark match measure meet mend merge mirror misuse mix mount move
+    multiply need negotiate note notice notify obey object observe obtain offer omit open order
+    outlive overwrite own pack pad page pair park parse pass patch pause pay peek perform persist
+    pick ping place plan play point poll prefer prepare preserve press pretend prevent print probe
+    process produce promise promote propose protect prove provide prune publish pull pump punish
+    purge push put query queue quote raise rank reach react read rebalance reboot rebuild recall
+    receive reckon recompute reconcile reconnect record recover recycle redraw reduce refer refresh
+    refuse regard register reject relay release reload rely remain remember remount remove rename
+    render renew reopen repeat replace replay replicate reply report request require resend reserve
+    reset resign resize resolve respond restart restore resume retain rethrow retire retry return
+    reuse revive revoke rewrite roll rotate round run sample satisfy save say scan schedule scrape
+    seal search see seed seek select send separate serve set settle share shift shorten show shrink
+    shuffle shut sign simulate size skip sleep slow smooth sort spawn split spoil spread squeeze
+    stall stamp stand start stay step stop store stream strip submit subscribe subtract succeed
+    suffix suggest sum summarise supervise suppress suspect suspend swap sweep switch sync take tear
+    tell terminate test thaw throw tie time tolerate torture touch trace track transfer transform
+    translate treat trim truncate try turn type undo unite unlink unlock unpack unregister unwind
+    update upgrade use validate verify visit vouch wait wake walk warn watch weigh withdraw wrap
+    write yield
 """)
 """They open a docstring that tells what to do."""
 
@@ -82,7 +83,7 @@ AMBIGUOUS_IMPERATIVES = _words("""
 """Nouns and adjectives too: an imperative when an object, a preposition or the end follows."""
 
 THIRD_PERSONS = _words("""
-    abandons aborts accepts acknowledges adds adopts advertises agrees allows appears applies
+    abandons aborts accepts acknowledges adds admits adopts advertises agrees allows appears applies
     arrives asserts assigns authenticates awaits bears becomes begins behaves believes belongs bends
     brings builds calculates cancels carries checks chooses cites closes combines comes compacts
     compares complains completes computes confirms connects considers consists consumes contains

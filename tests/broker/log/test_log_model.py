@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a log holds; deleted batches stay in the list, as they do on the disk for some time."""
+    """A log holds this; deleted batches stay in the list, as they do on the disk for some time."""
 
     start: int = 0
     end: int = 0
@@ -70,7 +70,7 @@ class State(NamedTuple):
 
 
 class LogAgainstAList(RuleBasedStateMachine):
-    """What a leader, a follower, an operator and a power supply can do to a log."""
+    """A leader, a follower, an operator and a power supply can do these things to a log."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Transactions in a log: opened, ended, refused, known again after every kind of stop and cut."""
+"""Transactions in a log begin, end, are refused, and are known again after any stop or
+truncation."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def follower_of(leader: PartitionLog) -> PartitionLog:
 
 
 def made_without(switch: str) -> PartitionLog:
-    """A log under other rules."""
+    """Return a log under other rules."""
     log = make_log(MemoryFiles())
     log.producers._state = without(switch).producer_state()
     return log
@@ -117,7 +118,7 @@ def test_nothing_else_of_the_producer_goes_into_an_open_transaction() -> None:
 
 
 def test_a_batch_of_an_ended_transaction_is_refused() -> None:
-    """The late Produce of KIP-890."""
+    """It is the late Produce of KIP-890."""
     log = make_log(MemoryFiles())
     producer = TxnProducer(7)
     producer.send(log, b"a")
@@ -220,7 +221,7 @@ def test_an_older_coordinator_ends_nothing() -> None:
 
 
 def test_a_marker_without_data_fences_the_older_epoch() -> None:
-    """Of a transaction to which the partition was added, and no batch has come."""
+    """The partition was added to the transaction, and no batch has come."""
     log = make_log(MemoryFiles())
     log.append_marker(False, 7, 3, 0, 0)
     assert not log.aborted
@@ -230,7 +231,7 @@ def test_a_marker_without_data_fences_the_older_epoch() -> None:
 
 
 def test_a_marker_may_use_the_room_of_last_resort() -> None:
-    """While a transaction is open nothing behind it can be deleted."""
+    """While a transaction is open, nothing behind it can be deleted."""
     files = MemoryFiles()
     log = make_log(files)
     producer = TxnProducer(7)
@@ -356,7 +357,7 @@ def test_a_follower_knows_what_its_leader_knows() -> None:
 
 
 def test_an_unknown_marker_hides_and_does_not_expose() -> None:
-    """Of a later release: what it ends stays undecided."""
+    """It comes from a later release: what it ends stays undecided."""
     leader = make_log(MemoryFiles())
     producer = TxnProducer(7)
     producer.send(leader, b"a")
@@ -407,7 +408,7 @@ def test_retention_stops_at_an_undecided_transaction() -> None:
 
 
 class _Model:
-    """A leader and a follower, random transactions, and what readers must get."""
+    """It has a leader and a follower, random transactions, and what readers must get."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -460,7 +461,7 @@ class _Model:
             self._cut()
 
     def _cut(self) -> None:
-        """As a deposed leader that goes on to follow one that has less, and is elected again."""
+        """Act as a deposed leader that follows one with less, and is elected again."""
         log = self.log
         end = self.chance.randrange(self.high_watermark, log.log_end_offset + 1)
         log.truncate_to(end)

@@ -1,4 +1,4 @@
-"""The demos as a shell sees them, around the jobs themselves."""
+"""A shell runs the demos; these tests cover what is around the jobs."""
 
 from __future__ import annotations
 

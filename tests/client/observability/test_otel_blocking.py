@@ -1,4 +1,4 @@
-"""The synchronous traced clients: parents from the caller's thread, spans in the thread at work."""
+"""Spans of synchronous traced clients are in the thread at work; their parents in the caller's."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_traces_cross_the_thread_of_the_loop() -> None:
 
 
 def test_every_traced_call_has_its_blocking_one() -> None:
-    """A method that ``face.py`` made asks whatever client there is; all others are written anew."""
+    """Methods are written anew unless ``face.py`` made them: those ask whatever client there is."""
     for source, face, plain in (
         (otel.TracedProducer, TracedProducer, blocking.Producer),
         (otel.TracedConsumer, TracedConsumer, blocking.Consumer),

@@ -100,7 +100,7 @@ def administering(admin: blocking.Admin) -> None:
 
 
 async def tracing(producer: TracedProducer, writer: SharedWriter) -> None:
-    """Clients that send through a producer, or in spans."""
+    """Misuse clients that send through a producer, or in spans."""
     await producer.send("orders", b"value", kye=b"key")  # wrong: "kye"
     producer.send_nowait("orders", b"value", headers={"a": b"b"})  # wrong: headers
     await producer.enqueue_many("orders", [b"value"], partition="0")  # wrong: "partition"
