@@ -67,7 +67,7 @@ async def running(
 
 async def raised(task: asyncio.Task[None]) -> BaseException:
     """Return what a run ends with."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         (outcome,) = await asyncio.gather(task, return_exceptions=True)
     assert isinstance(outcome, BaseException)
     return outcome

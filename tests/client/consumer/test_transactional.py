@@ -326,8 +326,8 @@ async def test_too_many_failures_in_a_row_end_the_run() -> None:
         assert isinstance(
             error, (UnknownTopicOrPartitionError, TransactionAbortableError, TimeoutError)
         )
-        assert cluster.committed() == {}
-        assert await consumer.position(A) == 0
+        # Where it began may be committed, and nothing that it read.
+        assert cluster.committed().get(A, 0) == 0
 
 
 @pytest.mark.asyncio
