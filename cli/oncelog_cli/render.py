@@ -68,6 +68,11 @@ class Output:
         """Return whether words are printed: no program reads along."""
         return self.format in (Format.TABLE, Format.WIDE)
 
+    def widen(self) -> None:
+        """Show people every column from now on."""
+        if self.is_for_people:
+            self.format = Format.WIDE
+
     def fail(self, item: str, error: BaseException | str) -> None:
         """One item failed; the command goes on with the others and exits with 1."""
         message = str(error) or type(error).__name__

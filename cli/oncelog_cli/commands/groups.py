@@ -16,7 +16,6 @@ from oncelog_cli.commands.group_reset import offsets_of, reset, reset_offsets, s
 from oncelog_cli.group_offsets import parse_partitions
 from oncelog_cli.options import (
     DryRunOption,
-    Format,
     GroupArgument,
     RegexOption,
     YesOption,
@@ -195,7 +194,7 @@ def describe(
             output.fail(group.group_id, group.error)
     if verbose:
         members = state = offsets = True
-        output.format = Format.WIDE if output.is_for_people else output.format
+        output.widen()
     if state:
         output.table(STATE_COLUMNS, documents, detail=offsets or members or by_topic)
     if by_topic:
