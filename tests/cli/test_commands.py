@@ -1,4 +1,4 @@
-"""Commands as tables: map, tree, and schemas."""
+"""Commands are tables: map, tree, and schemas."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ OF_THE_ROOT = {"--help-json", "--version", "--help"}
 
 
 def named() -> Iterator[tuple[str, list[str]]]:
-    """Commands of the right-hand column with the options that stand behind them, in the same cell,
-    up to the next command."""
+    """Yield each command of the right-hand column with the options that follow it in its cell."""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.split(" | ")]
         texts = cells[-1:] if line.startswith("|") else [line]

@@ -141,11 +141,12 @@ AMBIGUOUS_THIRD_PERSONS = NOUNS | _words("""
 
 PLURALS = _words("""
     accept agree allow appear arrive ask bear become begin behave belong bring carry choose come
-    concern consist contain continue decide decode depend describe detect die differ disappear
-    encode exist expire explain fail fall find follow forget get give go grow hang happen hold
-    include join keep know lack lead learn let lie listen lose make mean meet occur owe pass prefer
-    prove provide raise reach receive refer refuse remain remember remove require rest say see seem
-    send serve sit speak stand stay succeed survive take tell try understand vanish wait write
+    concern connect consist contain continue decide decode depend describe detect die differ
+    disappear encode exist expire explain fail fall find follow forget get give go grow hang happen
+    hold include join keep know lack lead learn let lie listen lose make mean meet occur owe pass
+    prefer prove provide raise reach receive refer refuse remain remember remove require rest say
+    see seem send serve sit speak stand stay succeed survive take tell try understand vanish wait
+    write
 """)
 """Verbs that follow "they", and are no nouns that are usual here."""
 
@@ -155,8 +156,8 @@ AMBIGUOUS_PLURALS = (
 """Verbs that count after a pronoun or a plural alone: "they read", "brokers read"."""
 
 PASTS = _words("""
-    appeared arrived became began broke came chose died disappeared existed expired failed fell
-    gave got grew happened knew lay meant occurred ran rose said saw showed spoke stood succeeded
+    appeared arrived became began broke came chose died disappeared existed expired failed fell gave
+    got grew handed happened knew lay meant occurred ran rose said saw showed spoke stood succeeded
     threw took vanished went withdrew woke wrote
 """)
 """Past forms that are hardly ever participles."""

@@ -1,4 +1,4 @@
-"""The settings model: fields, layers, mistakes, marks, and what holds for settings as a whole."""
+"""The settings model has fields, layers and marks, explains mistakes, and must hold as a whole."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_what_would_take_a_restart_is_not_dynamic() -> None:
 
 
 def keys(**settings: object) -> list[str]:
-    """Of the problems of a broker with these settings."""
+    """Return the keys of a broker's problems with these settings."""
     with pytest.raises(ValidationError) as caught:
         BrokerConfig.model_validate({"broker_id": 1, "log_dirs": ["/d"], **settings})
     (error,) = caught.value.errors()

@@ -1,4 +1,4 @@
-"""Indexes of a segment, in memory and in files."""
+"""A segment has indexes, in memory and in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: a table of questions."""
+"""These handlers of ListOffsets and OffsetForLeaderEpoch are given a table of questions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ask_epoch(
 
 
 async def two_epochs(cluster: Cluster) -> Node:
-    """Offsets 0 and 1 in epoch 0, 2 in epoch 1; a second apart; all committed."""
+    """Write offsets 0 and 1 in epoch 0, 2 in epoch 1, a second apart, and commit all."""
     for epoch in range(2):
         cluster.lead(TP, 1)
         for number in range(2 - epoch):
