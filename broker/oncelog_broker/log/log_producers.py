@@ -122,7 +122,7 @@ class LogProducers:
         "_snapshot_at",
         "_snapshots",
         "_state",
-        "reigns",
+        "leadership_terms",
     )
 
     def __init__(
@@ -132,8 +132,8 @@ class LogProducers:
         self._log = log
         self._state = state
         self._reading: _Reading | None = None
-        self.reigns = 0
-        """The replica has begun or ended to lead so often: guards are of one reign."""
+        self.leadership_terms = 0
+        """The replica has begun or ended to lead so often: a guard is of one leadership term."""
         self._snapshots = snapshots or ProducerSnapshots(log.log_dir.files, log.directory)
         self._snapshot: _Snapshot | None = None
         """It is the snapshot that is being encoded."""
@@ -302,7 +302,7 @@ class LogProducers:
 
     def void_guards(self) -> None:
         """Make all guards void, as the replica begins or ends to lead."""
-        self.reigns += 1
+        self.leadership_terms += 1
 
     def open_from(self, producer_id: int) -> int:
         """Return where the open transaction of a producer begins; -1 when it has none."""
@@ -558,8 +558,8 @@ class TxnGuard:
 
     __slots__ = (
         "_end_offset",
+        "_leadership_terms",
         "_producers",
-        "_reigns",
         "_truncations",
         "producer_epoch",
         "producer_id",
@@ -570,7 +570,7 @@ class TxnGuard:
         self._producers = producers
         self._end_offset = log.log_end_offset
         self._truncations = log.truncations
-        self._reigns = producers.reigns
+        self._leadership_terms = producers.leadership_terms
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
 
@@ -578,7 +578,10 @@ class TxnGuard:
     def valid(self) -> bool:
         """Return whether what was asked under it still counts."""
         producers = self._producers
-        if producers._log.truncations != self._truncations or producers.reigns != self._reigns:
+        if (
+            producers._log.truncations != self._truncations
+            or producers.leadership_terms != self._leadership_terms
+        ):
             return False
         if producers.state.forgotten_marker >= self._end_offset:
             return False
