@@ -93,8 +93,8 @@ class ClockWatch:
         known = {self._broker_id, *self._image.brokers}
         counted = 0
         for topic in list(self._image.topics.values()):
-            for order in list(topic.partitions.values()):
-                known.update(order.replicas)
+            for state in list(topic.partitions.values()):
+                known.update(state.replicas)
             counted += len(topic.partitions)
             if counted >= PARTITIONS_PER_TURN:
                 counted = 0

@@ -40,9 +40,9 @@ from oncelog_controller.transitions import (
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
-    PartitionOrder,
+    LeaderAndIsrPartition,
     StopPartition,
-    TopicConfig,
+    TopicOverrides,
 )
 from oncelog_protocol.types import TopicPartition
 
@@ -200,20 +200,20 @@ class Core:
 
     def order_partition(self, partition: Partition, *, is_new: bool = False) -> None:
         """Order LeaderAndIsr for the replicas, and UpdateMetadata for everybody."""
-        order = partition.order()
+        state = partition.leader_and_isr()
         if is_new:
-            order = replace(order, is_new=True)
+            state = replace(state, is_new=True)
         for broker_id in partition.replicas:
             orders = self._orders_for(broker_id)
             if orders is not None:
-                orders.add_replica(order)
+                orders.add_replica(state)
                 if is_new:
                     orders.configs[partition.topic.name] = describe_config(partition.topic)
-        self._update_metadata(order)
+        self._update_metadata(state)
 
     def order_metadata(self, partition: Partition) -> None:
         """Order UpdateMetadata for everybody; the replicas know already."""
-        self._update_metadata(partition.order())
+        self._update_metadata(partition.leader_and_isr())
 
     def order_config(self, topic: Topic) -> None:
         """Tell everybody the topic's settings."""
@@ -250,14 +250,14 @@ class Core:
 
     def order_gone(self, partition: Partition) -> None:
         """Tell everybody that the partition is no more."""
-        self._update_metadata(replace(partition.order(), leader=DELETED_LEADER))
+        self._update_metadata(replace(partition.leader_and_isr(), leader=DELETED_LEADER))
 
-    def _update_metadata(self, order: PartitionOrder) -> None:
+    def _update_metadata(self, state: LeaderAndIsrPartition) -> None:
         self._whole = None
         for broker_id in sorted(self.cluster.brokers):
             orders = self._orders_for(broker_id)
             if orders is not None:
-                orders.add_metadata(order)
+                orders.add_metadata(state)
 
     def _orders_for(self, broker_id: int) -> Orders | None:
         if broker_id not in self.cluster.brokers or broker_id in self.untold:
@@ -290,7 +290,7 @@ class Core:
         whole, replicas = self._whole
         orders = Orders(
             live,
-            replicas={p.topic_partition: p.order() for p in replicas.get(broker_id, ())},
+            replicas={p.topic_partition: p.leader_and_isr() for p in replicas.get(broker_id, ())},
             replicas_full=True,
             metadata=whole.partitions,
             metadata_full=True,
@@ -310,21 +310,21 @@ class Core:
 def describe_whole(cluster: Cluster) -> tuple[Whole, dict[int, list[Partition]]]:
     """Return all partitions and settings as the wire has them, and the partitions of each
     broker."""
-    orders: dict[TopicPartition, PartitionOrder] = {}
+    states: dict[TopicPartition, LeaderAndIsrPartition] = {}
     replicas: dict[int, list[Partition]] = {}
     for partition in cluster.partitions():
         if partition.state is not None:
-            orders[partition.topic_partition] = partition.order()
+            states[partition.topic_partition] = partition.leader_and_isr()
             for broker_id in partition.replicas:
                 replicas.setdefault(broker_id, []).append(partition)
     configs = {name: describe_config(topic) for name, topic in sorted(cluster.topics.items())}
-    return Whole(orders, configs), replicas
+    return Whole(states, configs), replicas
 
 
-def describe_config(topic: Topic) -> TopicConfig:
+def describe_config(topic: Topic) -> TopicOverrides:
     """Return the topic's overrides as the wire has them."""
     keys = sorted(topic.overrides)
-    return TopicConfig(
+    return TopicOverrides(
         topic.name, topic.config_version, keys, [topic.overrides[key] for key in keys]
     )
 

@@ -284,7 +284,7 @@ class ControllerMachine:
                 )
             topic.partitions.append(partition)
             if partition.state is not None:
-                partition.order()  # some at a time: all are wanted soon
+                partition.leader_and_isr()  # some at a time: all are wanted soon
             self._partitions_read += 1
             if self._partitions_read % STEP_PARTITIONS == 0:
                 yield
@@ -401,7 +401,7 @@ class ControllerMachine:
         self,
         broker_id: int,
         request: replication.LeaderAndIsrRequest,
-        results: list[replication.OrderResult],
+        results: list[replication.ReplicaResult],
     ) -> None:
         """Take failed replicas out of ISRs. One that its leader has taken out of the ISR since is
         asked again: it may have refused because the order named it there, and no other order would
@@ -431,7 +431,7 @@ class ControllerMachine:
         self,
         broker_id: int,
         request: replication.LeaderAndIsrRequest,
-        results: list[replication.OrderResult],
+        results: list[replication.ReplicaResult],
     ) -> None:
         """A replica that refused to lead, because its log is damaged, may follow: it is fetched
         again, and joins the ISR as any other. Only outside the ISR and under another leader, so
@@ -439,16 +439,16 @@ class ControllerMachine:
         what it had is dropped now."""
         taken = {(r.topic, r.partition) for r in results if r.error_code == NO_ERROR}
         dropped: list[Change] = []
-        for order in request.partitions:
-            partition = self._core.cluster.partition(order.topic, order.partition)
-            if partition is None or (order.topic, order.partition) not in taken:
+        for each in request.partitions:
+            partition = self._core.cluster.partition(each.topic, each.partition)
+            if partition is None or (each.topic, each.partition) not in taken:
                 continue
             state, phase = partition.state, partition.replica_phases.get(broker_id)
             if (
                 phase is ReplicaPhase.FAILED
                 and state is not None
-                and partition.topic.topic_id == order.topic_id
-                and order.leader_epoch == state.leader_epoch
+                and partition.topic.topic_id == each.topic_id
+                and each.leader_epoch == state.leader_epoch
                 and state.leader not in (NO_LEADER, broker_id)
                 and broker_id not in state.isr
             ):
@@ -461,7 +461,7 @@ class ControllerMachine:
                     dropped.append((partition, decision))
         self._leadership.change(dropped)
 
-    def _order_again(self, results: list[replication.OrderResult]) -> None:
+    def _order_again(self, results: list[replication.ReplicaResult]) -> None:
         """Have orders repeated later that the broker could not carry out for single partitions, as
         while it clears away the replica of a deleted topic of the same name."""
         for result in results:

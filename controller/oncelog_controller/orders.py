@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    PartitionOrder,
     StopPartition,
     StopReplicaRequest,
-    TopicConfig,
+    TopicOverrides,
     UpdateMetadataRequest,
 )
 from oncelog_protocol.schema import Shared
@@ -36,7 +36,7 @@ DELETED_LEADER = -2
 """Leader of a partition in UpdateMetadata that is no more."""
 
 SLICE_PARTITIONS = 500
-"""Partitions of one order, and configs: some 150 KB with long names, and 2 ms to encode."""
+"""Partitions of one request, and configs: some 150 KB with long names, and 2 ms to encode."""
 
 OrderRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 Stops = dict[tuple[TopicPartition, str], StopPartition]
@@ -48,21 +48,21 @@ class Whole:
 
     def __init__(
         self,
-        partitions: dict[TopicPartition, PartitionOrder],
-        configs: dict[str, TopicConfig],
+        partitions: dict[TopicPartition, LeaderAndIsrPartition],
+        configs: dict[str, TopicOverrides],
     ) -> None:
         self.partitions = partitions
         self.configs = configs
-        self._slices: list[tuple[Shared[PartitionOrder], Shared[TopicConfig]]] = []
+        self._slices: list[tuple[Shared[LeaderAndIsrPartition], Shared[TopicOverrides]]] = []
 
-    def slices(self) -> list[tuple[Shared[PartitionOrder], Shared[TopicConfig]]]:
+    def slices(self) -> list[tuple[Shared[LeaderAndIsrPartition], Shared[TopicOverrides]]]:
         """Return the pieces that it is sent in, at least one; they are always the same objects."""
         if not self._slices:
-            orders = list(self.partitions.values())
+            states = list(self.partitions.values())
             configs = [self.configs[name] for name in sorted(self.configs)]
-            for start in range(0, max(len(orders), len(configs), 1), SLICE_PARTITIONS):
+            for start in range(0, max(len(states), len(configs), 1), SLICE_PARTITIONS):
                 end = start + SLICE_PARTITIONS
-                self._slices.append((Shared(orders[start:end]), Shared(configs[start:end])))
+                self._slices.append((Shared(states[start:end]), Shared(configs[start:end])))
         return self._slices
 
 
@@ -72,31 +72,31 @@ class Orders:
     None: no UpdateMetadata (an empty one still carries the live brokers)."""
 
     live_brokers: list[ClusterBroker]
-    replicas: dict[TopicPartition, PartitionOrder] | None = None
+    replicas: dict[TopicPartition, LeaderAndIsrPartition] | None = None
     replicas_full: bool = False
-    metadata: dict[TopicPartition, PartitionOrder] | None = None
+    metadata: dict[TopicPartition, LeaderAndIsrPartition] | None = None
     metadata_full: bool = False
-    configs: dict[str, TopicConfig] = field(default_factory=dict)
+    configs: dict[str, TopicOverrides] = field(default_factory=dict)
     broker_configs: list[BrokerOverrides] | None = None
     """All of them, or nothing to say of them."""
     stops: Stops = field(default_factory=dict)
     whole: Whole | None = None
     """``metadata`` and ``configs`` were taken from this, as long as they are just that."""
 
-    def add_replica(self, order: PartitionOrder) -> None:
+    def add_replica(self, state: LeaderAndIsrPartition) -> None:
         """Tell the broker of a replica that it has."""
         if self.replicas is None:
             self.replicas = {}
-        self.replicas[TopicPartition(order.topic, order.partition)] = order
+        self.replicas[TopicPartition(state.topic, state.partition)] = state
 
-    def add_metadata(self, order: PartitionOrder | None = None) -> None:
+    def add_metadata(self, state: LeaderAndIsrPartition | None = None) -> None:
         """Add a partition of the cluster; with None the live brokers alone."""
         if self.metadata is None:
             self.metadata = {}
-        if order is not None:
-            self.metadata[TopicPartition(order.topic, order.partition)] = order
+        if state is not None:
+            self.metadata[TopicPartition(state.topic, state.partition)] = state
 
-    def add_config(self, config: TopicConfig) -> None:
+    def add_config(self, config: TopicOverrides) -> None:
         """Add a topic's settings."""
         self.add_metadata()
         self.configs[config.topic] = config
@@ -119,9 +119,12 @@ class Orders:
             key: stop for key, stop in self.stops.items() if stop.delete or not newer.replicas_full
         }
         replicas = _merge(self.replicas, newer.replicas, newer.replicas_full)
-        for order in (newer.replicas or {}).values():
+        for state in (newer.replicas or {}).values():
             # A newer start of the same replica ends an older stop that keeps the data.
-            key = (TopicPartition(order.topic, order.partition), order.topic_id)
+            key = (
+                TopicPartition(state.topic, state.partition),
+                state.topic_id,
+            )
             if key in stops and not stops[key].delete:
                 del stops[key]
         for key, stop in newer.stops.items():
@@ -186,7 +189,7 @@ class Orders:
         return out
 
     def _leader_and_isr(
-        self, head: tuple[int, int, int], configs: list[TopicConfig]
+        self, head: tuple[int, int, int], configs: list[TopicOverrides]
     ) -> list[LeaderAndIsrRequest]:
         """A full one is whole, since what it does not list is stray; when its configs are many they
         go before it."""
@@ -230,11 +233,11 @@ class Orders:
         ]
 
     def _changes(
-        self, head: tuple[int, int, int], configs: list[TopicConfig]
+        self, head: tuple[int, int, int], configs: list[TopicOverrides]
     ) -> list[UpdateMetadataRequest]:
         """Each stands for itself; a full one is for a broker that knows no slices."""
-        orders = (self.metadata or {}).values()
-        listed = sorted(orders, key=lambda order: order.leader != DELETED_LEADER)
+        states = (self.metadata or {}).values()
+        listed = sorted(states, key=lambda state: state.leader != DELETED_LEADER)
         full, live = self.metadata_full, self.live_brokers
         size = max(len(listed), len(configs), 1) if full else SLICE_PARTITIONS
         return [
@@ -251,9 +254,9 @@ class Orders:
 
 
 def _of_topics(
-    configs: Sequence[TopicConfig], orders: Sequence[PartitionOrder]
-) -> list[TopicConfig]:
-    topics = {order.topic for order in orders}
+    configs: Sequence[TopicOverrides], states: Sequence[LeaderAndIsrPartition]
+) -> list[TopicOverrides]:
+    topics = {state.topic for state in states}
     return [config for config in configs if config.topic in topics]
 
 
@@ -265,54 +268,54 @@ def is_slice(request: OrderRequest) -> bool:
 
 
 def _merge(
-    older: dict[TopicPartition, PartitionOrder] | None,
-    newer: dict[TopicPartition, PartitionOrder] | None,
+    older: dict[TopicPartition, LeaderAndIsrPartition] | None,
+    newer: dict[TopicPartition, LeaderAndIsrPartition] | None,
     newer_full: bool,
-) -> dict[TopicPartition, PartitionOrder] | None:
+) -> dict[TopicPartition, LeaderAndIsrPartition] | None:
     if newer is None:
         return None if older is None else dict(older)
     if older is None:
         return dict(newer)
     merged = dict(newer) if newer_full else {**older, **newer}
     for name, known in older.items():
-        order = merged.get(name) if known.is_new else None
-        unheard = order is not None and known.topic_id == order.topic_id
-        if order is not None and unheard and not order.is_new and order.leader != DELETED_LEADER:
-            merged[name] = _as_new(order)
+        state = merged.get(name) if known.is_new else None
+        unheard = state is not None and known.topic_id == state.topic_id
+        if state is not None and unheard and not state.is_new and state.leader != DELETED_LEADER:
+            merged[name] = _as_new(state)
     return merged
 
 
 def _merge_metadata(
-    older: dict[TopicPartition, PartitionOrder] | None,
-    newer: dict[TopicPartition, PartitionOrder] | None,
+    older: dict[TopicPartition, LeaderAndIsrPartition] | None,
+    newer: dict[TopicPartition, LeaderAndIsrPartition] | None,
     newer_full: bool,
-) -> dict[TopicPartition, PartitionOrder] | None:
+) -> dict[TopicPartition, LeaderAndIsrPartition] | None:
     """Nobody changes the result, so what is taken as it is need not be copied."""
     if newer is None:
         return older
     return newer if older is None or newer_full else {**older, **newer}
 
 
-def _as_new(order: PartitionOrder) -> PartitionOrder:
+def _as_new(state: LeaderAndIsrPartition) -> LeaderAndIsrPartition:
     """The broker has not heard of the partition yet: it is still new to it."""
-    return PartitionOrder(
-        order.topic,
-        order.topic_id,
-        order.partition,
-        order.leader,
-        order.leader_epoch,
-        order.isr,
-        order.partition_epoch,
-        order.replicas,
+    return LeaderAndIsrPartition(
+        state.topic,
+        state.topic_id,
+        state.partition,
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        state.partition_epoch,
+        state.replicas,
         True,
-        order.elr,
-        order.last_known_elr,
+        state.elr,
+        state.last_known_elr,
     )
 
 
 def _merge_configs(
-    older: dict[str, TopicConfig], newer: dict[str, TopicConfig], newer_full: bool
-) -> dict[str, TopicConfig]:
+    older: dict[str, TopicOverrides], newer: dict[str, TopicOverrides], newer_full: bool
+) -> dict[str, TopicOverrides]:
     return newer if newer_full else {**older, **newer} if newer else older
 
 

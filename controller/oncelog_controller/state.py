@@ -28,7 +28,7 @@ from oncelog_controller.transitions import (
     next_partition_phase,
 )
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_EPOCH, NO_LEADER, TopicPartition
 
@@ -158,8 +158,8 @@ class Partition:
     halted: bool = False
     """A state that may not exist was about to be written: nothing is decided about the partition
     until everything is read again."""
-    _order: tuple[PartitionState, tuple[int, ...], PartitionOrder] | None = None
-    """The last answer of ``order``, and what it was made from."""
+    _leader_and_isr: tuple[PartitionState, tuple[int, ...], LeaderAndIsrPartition] | None = None
+    """The last answer of ``leader_and_isr``, and what it was made from."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -171,16 +171,16 @@ class Partition:
         """Return who leads, -1 for nobody."""
         return NO_LEADER if self.state is None else self.state.leader
 
-    def order(self) -> PartitionOrder:
+    def leader_and_isr(self) -> LeaderAndIsrPartition:
         """Describe the partition as the wire does.
 
         The same object is returned as long as the state is the same, so it must not be changed.
         """
-        state, made = self.state, self._order
+        state, made = self.state, self._leader_and_isr
         assert state is not None, f"{self.topic_partition} has no state"
         if made is not None and made[0] is state and made[1] is self.replicas:
             return made[2]
-        order = PartitionOrder(
+        entry = LeaderAndIsrPartition(
             topic=self.topic.name,
             topic_id=self.topic.topic_id,
             partition=self.index,
@@ -193,8 +193,8 @@ class Partition:
             elr=list(state.elr),
             last_known_elr=list(state.last_known_elr),
         )
-        self._order = (state, self.replicas, order)
-        return order
+        self._leader_and_isr = (state, self.replicas, entry)
+        return entry
 
     def take(self, state: PartitionState) -> None:
         """Replace the state by one that was written to the store."""

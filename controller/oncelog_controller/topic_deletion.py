@@ -26,7 +26,7 @@ from oncelog_controller.transitions import (
 )
 from oncelog_protocol.errors import NO_ERROR, ApiError, UnknownTopicOrPartitionError
 from oncelog_protocol.messages import admin
-from oncelog_protocol.messages.replication import OrderResult, StopPartition
+from oncelog_protocol.messages.replication import ReplicaResult, StopPartition
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
@@ -119,7 +119,7 @@ class TopicDeletion:
                     tombstone.phases[key] = next_replica_phase(phase, cause)
 
     def replicas_stopped(
-        self, broker_id: int, stops: Sequence[StopPartition], results: Sequence[OrderResult]
+        self, broker_id: int, stops: Sequence[StopPartition], results: Sequence[ReplicaResult]
     ) -> None:
         """Note that a broker answered a StopReplica; results are in the order of the request."""
         errors = [result.error_code for result in results]

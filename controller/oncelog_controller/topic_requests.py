@@ -35,7 +35,7 @@ from oncelog_protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.messages import admin
-from oncelog_protocol.messages.replication import LeaderAndIsrRequest, OrderResult
+from oncelog_protocol.messages.replication import LeaderAndIsrRequest, ReplicaResult
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
@@ -333,16 +333,16 @@ class TopicRequests:
             self._finish(parked)
 
     def order_taken(
-        self, broker_id: int, request: LeaderAndIsrRequest, results: Sequence[OrderResult]
+        self, broker_id: int, request: LeaderAndIsrRequest, results: Sequence[ReplicaResult]
     ) -> None:
         """A broker answered: the partitions it leads by that order are ready."""
         if not self._parked:
             return
         failed = {(r.topic, r.partition) for r in results if r.error_code != NO_ERROR}
         taken = [
-            (order.topic_id, order.partition)
-            for order in request.partitions
-            if order.leader == broker_id and (order.topic, order.partition) not in failed
+            (state.topic_id, state.partition)
+            for state in request.partitions
+            if state.leader == broker_id and (state.topic, state.partition) not in failed
         ]
         for parked in list(self._parked):
             for key in taken:

@@ -19,7 +19,7 @@ from oncelog.admin.group_results import GroupDescription
 from oncelog.errors import ApiError, ClientError, UnknownTopicOrPartitionError
 from oncelog_broker.app import Broker
 from oncelog_protocol.messages.admin import ElectionTarget, ElectLeadersRequest
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.clock import ClusterClock
 from oncelog_testing.faults import OWN_CLIENT, Fault, FaultPlan
@@ -316,15 +316,15 @@ class ClusterCore:
             raise NotRunningError("no broker is controller just now")
         return max(active, key=lambda broker: broker.runner.epoch)
 
-    def state(self, topic: str, partition: int = 0) -> PartitionOrder:
+    def state(self, topic: str, partition: int = 0) -> LeaderAndIsrPartition:
         """Return a partition as the controller has told it to its own broker.
 
         :raises UnknownTopicOrPartitionError: there is none.
         """
-        order = self.controller().image.partition(TopicPartition(topic, partition))
-        if order is None:
+        state = self.controller().image.partition(TopicPartition(topic, partition))
+        if state is None:
             raise UnknownTopicOrPartitionError(f"{topic}-{partition} does not exist")
-        return order
+        return state
 
     async def leader(self, topic: str, partition: int = 0) -> int:
         """Return the id of a partition's leader, -1 while nobody leads."""
@@ -395,8 +395,8 @@ class ClusterCore:
                 if known is None or not known.partitions:
                     return False
                 numbers = list(known.partitions) if partition is None else [partition]
-                orders = [known.partitions.get(number) for number in numbers]
-                if any(order is None or order.leader not in wanted for order in orders):
+                states = [known.partitions.get(number) for number in numbers]
+                if any(state is None or state.leader not in wanted for state in states):
                     return False
             return True
 
@@ -414,10 +414,10 @@ class ClusterCore:
             known = self.controller().image.topics.get(topic)
             if known is None:
                 return False
-            for number, order in known.partitions.items():
-                here = [running[replica] for replica in order.replicas if replica in running]
+            for number, state in known.partitions.items():
+                here = [running[replica] for replica in state.replicas if replica in running]
                 ends = {_end(broker, topic, number) for broker in here}
-                if not {b.broker_id for b in here} <= set(order.isr) or len(ends) != 1:
+                if not {b.broker_id for b in here} <= set(state.isr) or len(ends) != 1:
                     return False
             return True
 

@@ -16,7 +16,7 @@ from oncelog_protocol.messages.admin import (
     DeleteTopicsRequest,
     NewTopic,
 )
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.types import TopicPartition
 from support.cluster import Cluster, all_marked
 from support.hand_producer import HandProducer, committed_offset, read
@@ -38,7 +38,7 @@ class Heard(Cluster):
         """Ask this one from now on."""
         self.brokers = {broker_id: self.brokers.pop(broker_id), **self.brokers}
 
-    def state(self, topic: str, partition: int = 0) -> PartitionOrder:
+    def state(self, topic: str, partition: int = 0) -> LeaderAndIsrPartition:
         broker = next(iter(self.brokers.values()))
         order = broker.image.partition(TopicPartition(topic, partition))
         assert order is not None

@@ -8,7 +8,7 @@ import pytest
 
 from oncelog_broker.clock_watch import ClockWatch
 from oncelog_broker.server.metadata_image import MetadataImage
-from oncelog_protocol.messages.replication import PartitionOrder, UpdateMetadataRequest
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition, UpdateMetadataRequest
 from oncelog_runtime.checked_clock import CheckedClock
 from support.clock import ManualClock
 from support.waiting import eventually
@@ -32,7 +32,7 @@ class SaidBefore:
 
 
 def image(*replicas: int) -> MetadataImage:
-    order = PartitionOrder("t", "id", 0, 1, 0, list(replicas), 0, list(replicas), False)
+    order = LeaderAndIsrPartition("t", "id", 0, 1, 0, list(replicas), 0, list(replicas), False)
     made = MetadataImage("c")
     made.apply(UpdateMetadataRequest(1, 1, 1, True, [order], []))
     return made

@@ -19,8 +19,8 @@ from oncelog_controller.state import BrokerRegistration
 from oncelog_controller.suspicions import Suspicions
 from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_protocol.messages.replication import (
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    PartitionOrder,
     StopPartition,
     UpdateMetadataRequest,
 )
@@ -83,7 +83,9 @@ def life(broker: FakeBroker, epoch: int = 10) -> BrokerRegistration:
 
 def tell(*leader_epochs: tuple[str, int]) -> Orders:
     orders = {
-        TopicPartition(topic, 0): PartitionOrder(topic, "id", 0, 1, epoch, [1], epoch, [1], False)
+        TopicPartition(topic, 0): LeaderAndIsrPartition(
+            topic, "id", 0, 1, epoch, [1], epoch, [1], False
+        )
         for topic, epoch in leader_epochs
     }
     return Orders([], replicas=dict(orders), metadata=dict(orders))
@@ -264,7 +266,7 @@ async def test_brokers_that_left_are_dropped() -> None:
 def described(count: int) -> Orders:
     """Return everything there is, for brokers that know nothing."""
     partitions = {
-        TopicPartition("t", n): PartitionOrder("t", "id", n, 1, 0, [1], 0, [1], False)
+        TopicPartition("t", n): LeaderAndIsrPartition("t", "id", n, 1, 0, [1], 0, [1], False)
         for n in range(count)
     }
     whole = Whole(partitions, {})

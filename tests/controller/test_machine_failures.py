@@ -103,7 +103,7 @@ def test_unexpected_results_are_ignored() -> None:
     driver.create("t", [1])
     request = LeaderAndIsrRequest(1, 1, driver.brokers[1].broker_epoch, False, [], [])
     answer = driver.answer(1, request)
-    answer.response.partitions.append(replication.OrderResult("x", 0, StorageError.code))
+    answer.response.partitions.append(replication.ReplicaResult("x", 0, StorageError.code))
     driver.handle(answer)
     stale = driver.answer(1, LeaderAndIsrRequest(1, 1, 5, False, [], []))
     driver.handle(stale)

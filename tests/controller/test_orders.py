@@ -12,11 +12,11 @@ from oncelog_protocol.limits import FRAME_BYTES_MAX, HEAD_BYTES_MAX, TOPIC_CHARS
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    PartitionOrder,
     StopPartition,
     StopReplicaRequest,
-    TopicConfig,
+    TopicOverrides,
     UpdateMetadataRequest,
 )
 from oncelog_protocol.schema import decode, encode
@@ -27,11 +27,13 @@ LIVE = [ClusterBroker(1, 10, []), ClusterBroker(2, 20, [])]
 
 def order(
     topic: str, epoch: int, *, topic_id: str = "id", leader: int = 1, is_new: bool = False
-) -> PartitionOrder:
-    return PartitionOrder(topic, topic_id, 0, leader, epoch, [1], epoch, [1, 2], is_new)
+) -> LeaderAndIsrPartition:
+    return LeaderAndIsrPartition(topic, topic_id, 0, leader, epoch, [1], epoch, [1, 2], is_new)
 
 
-def tell(*orders: PartitionOrder, full: bool = False, live: list[ClusterBroker] = LIVE) -> Orders:
+def tell(
+    *orders: LeaderAndIsrPartition, full: bool = False, live: list[ClusterBroker] = LIVE
+) -> Orders:
     listed = {TopicPartition(o.topic, o.partition): o for o in orders}
     return Orders(
         live, replicas=dict(listed), replicas_full=full, metadata=dict(listed), metadata_full=full
@@ -87,9 +89,9 @@ def test_a_partition_stays_new_through_a_full_order() -> None:
     assert gone.replicas == {}
 
 
-def many(count: int) -> dict[TopicPartition, PartitionOrder]:
+def many(count: int) -> dict[TopicPartition, LeaderAndIsrPartition]:
     return {
-        TopicPartition("t", index): PartitionOrder(
+        TopicPartition("t", index): LeaderAndIsrPartition(
             "t", "id", index, 1, 0, [1], 0, [1, 2], is_new=False
         )
         for index in range(count)
@@ -103,7 +105,9 @@ def updates(orders: Orders, *, sliced: bool = True) -> list[UpdateMetadataReques
 
 def test_a_description_goes_in_slices() -> None:
     partitions = many(2 * SLICE_PARTITIONS + 1)
-    configs = {f"c{n:04}": TopicConfig(f"c{n:04}", 0, [], []) for n in range(SLICE_PARTITIONS + 1)}
+    configs = {
+        f"c{n:04}": TopicOverrides(f"c{n:04}", 0, [], []) for n in range(SLICE_PARTITIONS + 1)
+    }
     whole = Whole(partitions, configs)
     orders = Orders(LIVE, metadata=partitions, metadata_full=True, configs=configs, whole=whole)
     slices = updates(orders)
@@ -182,8 +186,8 @@ def test_long_orders_are_several() -> None:
 def test_settings_of_many_topics_go_before_a_full_order() -> None:
     orders_of = [order(f"t{number:04}", 1) for number in range(SLICE_PARTITIONS + 1)]
     partitions = {TopicPartition(each.topic, 0): each for each in orders_of}
-    configs = {tp.topic: TopicConfig(tp.topic, 1, [], []) for tp in partitions}
-    configs["elsewhere"] = TopicConfig("elsewhere", 1, [], [])
+    configs = {tp.topic: TopicOverrides(tp.topic, 1, [], []) for tp in partitions}
+    configs["elsewhere"] = TopicOverrides("elsewhere", 1, [], [])
     orders = Orders(LIVE, replicas=dict(partitions), replicas_full=True, configs=configs)
     requests = orders.requests(1, 1, 1)
     told = [
@@ -206,7 +210,7 @@ def test_an_order_of_all_that_a_broker_may_have_fits_a_frame() -> None:
     assert count > 10_000
     members = list(range(2**31 - factor, 2**31))
     id_, last = str(UUID(int=1)), 2**31 - 1
-    entry = PartitionOrder(name, id_, last, last, last, members, last, members, False)
+    entry = LeaderAndIsrPartition(name, id_, last, last, last, members, last, members, False)
     brokers = [
         ClusterBroker(last - n, 2**63 - 1, [ListenerAddress("internal", "h" * 60, 9092)] * 2)
         for n in range(1000)
@@ -215,7 +219,7 @@ def test_an_order_of_all_that_a_broker_may_have_fits_a_frame() -> None:
         brokers,
         replicas={TopicPartition(name, number): entry for number in range(count)},
         replicas_full=True,
-        configs={name: TopicConfig(name, 1, ["retention_ms"], ["1"])},
+        configs={name: TopicOverrides(name, 1, ["retention_ms"], ["1"])},
     )
     (request,) = orders.requests(last, last, 2**63 - 1)
     wire = b"".join(encode_frame([encode(request, 0)]))
@@ -275,7 +279,7 @@ def test_deleted_partitions_are_listed_first() -> None:
 
 def test_settings_travel_with_those_whom_they_concern() -> None:
     orders = tell(order("a", 1))
-    orders.configs = {name: TopicConfig(name, 1, [], []) for name in ("b", "a")}
+    orders.configs = {name: TopicOverrides(name, 1, [], []) for name in ("b", "a")}
     leader_and_isr, update = orders.requests(1, 1, 1)
     assert isinstance(leader_and_isr, LeaderAndIsrRequest)
     assert isinstance(update, UpdateMetadataRequest)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from oncelog_protocol import limits, schema
 from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
-from oncelog_protocol.messages.replication import PartitionOrder, UpdateMetadataRequest
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition, UpdateMetadataRequest
 from oncelog_protocol.packing import pack, unpack
 from oncelog_protocol.schema import Blob, Int8, Int16, Int32, Int64, Name, Shared, Span, since
 from support.messages import a_third, all_message_classes, message_classes, messages
@@ -352,7 +352,7 @@ def test_fields_of_later_versions_come_last_and_have_defaults(cls: type) -> None
 
 
 def test_a_shared_list_is_encoded_once_and_reads_as_any_other() -> None:
-    order = PartitionOrder("t", "id", 0, 1, 2, [1], 3, [1, 2], False)
+    order = LeaderAndIsrPartition("t", "id", 0, 1, 2, [1], 3, [1, 2], False)
     shared = Shared([order, order])
     plain = UpdateMetadataRequest(1, 2, 3, True, [order, order], [])
     update = UpdateMetadataRequest(1, 2, 3, True, shared, [])
@@ -364,6 +364,6 @@ def test_a_shared_list_is_encoded_once_and_reads_as_any_other() -> None:
 
 
 def test_a_shared_list_is_checked_as_any_other() -> None:
-    wrong = Shared([PartitionOrder("t", "id", 2**31, 1, 2, [1], 3, [1, 2], False)])
+    wrong = Shared([LeaderAndIsrPartition("t", "id", 2**31, 1, 2, [1], 3, [1, 2], False)])
     with pytest.raises(LocalProtocolError, match="partition"):
         schema.encode(UpdateMetadataRequest(1, 2, 3, True, wrong, []), 2)

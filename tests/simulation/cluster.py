@@ -27,7 +27,7 @@ from oncelog_broker.log.dir_jobs import SYNC
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.znodes import broker_path, state_path
 from oncelog_protocol.errors import BrokerNotAvailableError
-from oncelog_protocol.messages.replication import TopicConfig, UpdateMetadataRequest
+from oncelog_protocol.messages.replication import TopicOverrides, UpdateMetadataRequest
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy, SeededEntropy
 from oncelog_testing.memory.files import Keep, MemoryFiles
@@ -402,7 +402,7 @@ def hearing(broker: Broker, deaf: dict[int, None]) -> None:
     """While a broker is in ``deaf``, its idea of the cluster stays as it is."""
     heard = broker.image.apply
 
-    def apply(update: UpdateMetadataRequest) -> list[TopicConfig]:
+    def apply(update: UpdateMetadataRequest) -> list[TopicOverrides]:
         if broker.broker_id in deaf:
             raise BrokerNotAvailableError("deaf")
         return heard(update)

@@ -36,7 +36,7 @@ from oncelog_protocol.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.messages.transaction_admin import ListTransactionsRequest
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.records.builder import encode_batch
@@ -214,7 +214,7 @@ class Cluster:
 
         await eventually(known, timeout_s=10, what=f"leaders of {topic}")
 
-    def state(self, topic: str, partition: int = 0) -> PartitionOrder:
+    def state(self, topic: str, partition: int = 0) -> LeaderAndIsrPartition:
         """Return the partition as the controller's broker knows it."""
         order = self.controller.image.partition(TopicPartition(topic, partition))
         assert order is not None

@@ -313,7 +313,7 @@ class Driver:
     def answer(self, broker_id: int, request: Any, error_code: int = 0) -> OrdersAnswered:
         """Return a broker's answer to an order, the same code for every partition."""
         results = [
-            replication.OrderResult(p.topic, p.partition, error_code) for p in request.partitions
+            replication.ReplicaResult(p.topic, p.partition, error_code) for p in request.partitions
         ]
         response = request.response(0, results)
         return OrdersAnswered(broker_id, request.broker_epoch, request, response)

@@ -18,9 +18,9 @@ from oncelog_protocol.messages.metadata import (
     ListenerAddress,
 )
 from oncelog_protocol.messages.replication import (
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    OrderResult,
-    PartitionOrder,
+    ReplicaResult,
     UpdateMetadataRequest,
 )
 from oncelog_protocol.registry import supported_ranges
@@ -47,10 +47,10 @@ class FakeBroker:
         """As whom connections came whose requests were served."""
         self.controller_epoch = -1
         self.broker_epoch = -1
-        self.replicas: dict[TopicPartition, PartitionOrder] = {}
+        self.replicas: dict[TopicPartition, LeaderAndIsrPartition] = {}
         """As the last LeaderAndIsr of each said, applied only with a newer leader epoch."""
-        self.metadata: dict[TopicPartition, PartitionOrder] = {}
-        self._slices: dict[TopicPartition, PartitionOrder] = {}
+        self.metadata: dict[TopicPartition, LeaderAndIsrPartition] = {}
+        self._slices: dict[TopicPartition, LeaderAndIsrPartition] = {}
         self.live_brokers: list[int] = []
         self.muted = False
         """Takes requests and answers none."""
@@ -154,7 +154,7 @@ class FakeBroker:
         else:
             for stop in request.partitions:
                 self.replicas.pop(TopicPartition(stop.topic, stop.partition), None)
-        results = [OrderResult(p.topic, p.partition, 0) for p in request.partitions]
+        results = [ReplicaResult(p.topic, p.partition, 0) for p in request.partitions]
         return request.response(0, results)
 
     def _fence(self, request: Any) -> int:

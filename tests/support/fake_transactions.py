@@ -9,7 +9,7 @@ from typing import Any
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
-from oncelog_protocol.messages.replication import PartitionOrder, UpdateMetadataRequest
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition, UpdateMetadataRequest
 from oncelog_protocol.messages.transaction_admin import (
     DescribedProducer,
     DescribedTransaction,
@@ -134,7 +134,9 @@ def tell(
 ) -> None:
     """Send a whole new image."""
     orders = [
-        PartitionOrder(topic, f"id-{topic}", number, leader, 1, [1, 2, 3], 1, [1, 2, 3], False)
+        LeaderAndIsrPartition(
+            topic, f"id-{topic}", number, leader, 1, [1, 2, 3], 1, [1, 2, 3], False
+        )
         for topic, some in leaders.items()
         for number, leader in enumerate(some)
     ]

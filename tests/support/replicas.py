@@ -33,7 +33,7 @@ from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.messages.replication import (
     AlterPartitionItem,
     AlterPartitionResult,
-    PartitionOrder,
+    LeaderAndIsrPartition,
 )
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import decode_batch
@@ -145,9 +145,9 @@ class Broker:
         """Run one round of group commit."""
         self.partition.log.log_dir.flusher.sync_now()
 
-    def take(self, order: PartitionOrder, now: float) -> int:
+    def take(self, order: LeaderAndIsrPartition, now: float) -> int:
         """Take an order of the controller."""
-        code = self.partition.apply_order(order, now)
+        code = self.partition.apply_leader_and_isr(order, now)
         if code == 0:
             self.machine.remove(TP)
             if not self.partition.is_leader and order.leader >= 0:
@@ -254,14 +254,14 @@ class Replicas:
         *,
         isr: Sequence[int] | None = None,
         to: Sequence[int] | None = None,
-    ) -> PartitionOrder:
+    ) -> LeaderAndIsrPartition:
         """Begin a new leader epoch; the order reaches ``to``, by default every broker alive."""
         self.leader_epoch += 1
         self.version += 1
         self.leader_id = leader_id
         if isr is not None:
             self.isr = list(isr)
-        order = PartitionOrder(
+        order = LeaderAndIsrPartition(
             "t",
             TOPIC_ID,
             0,
@@ -276,7 +276,7 @@ class Replicas:
             self.deliver(order, broker_id)
         return order
 
-    def deliver(self, order: PartitionOrder, broker_id: int) -> int | None:
+    def deliver(self, order: LeaderAndIsrPartition, broker_id: int) -> int | None:
         """The order arrives, maybe late; None when nobody is there."""
         broker = self.brokers[broker_id]
         return broker.take(order, self.now) if broker.alive else None

@@ -35,10 +35,10 @@ from oncelog_protocol.messages.replication import (
     AlterPartitionItem,
     AlterPartitionResponse,
     AlterPartitionResult,
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    OrderResult,
-    PartitionOrder,
-    TopicConfig,
+    ReplicaResult,
+    TopicOverrides,
 )
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.types import Acks, TopicPartition
@@ -303,7 +303,7 @@ class Cluster:
         self.nodes = {i: Node(self, i, dirs) for i in range(1, brokers + 1)}
         self.known: set[TopicPartition] = set()
         """Partitions that the brokers know the cluster to have."""
-        self.orders: dict[TopicPartition, PartitionOrder] = {}
+        self.orders: dict[TopicPartition, LeaderAndIsrPartition] = {}
         self.isr_requests: list[list[AlterPartitionItem]] = []
         self.isr_errors: list[Exception] = []
         """Raised, one each, instead of the next answers; the change is made all the same."""
@@ -334,7 +334,7 @@ class Cluster:
     ) -> dict[int, int]:
         """Begin a new leader epoch for a partition on all brokers; return error codes by broker."""
         before = self.orders.get(topic_partition)
-        order = PartitionOrder(
+        order = LeaderAndIsrPartition(
             topic_partition.topic,
             topic_id,
             topic_partition.partition,
@@ -354,14 +354,14 @@ class Cluster:
     def send_orders(
         self,
         broker_id: int,
-        orders: list[PartitionOrder],
+        orders: list[LeaderAndIsrPartition],
         *,
         full: bool = False,
         configs: dict[str, str] | None = None,
-    ) -> list[OrderResult]:
+    ) -> list[ReplicaResult]:
         """Send LeaderAndIsr to one broker."""
         overrides = [
-            TopicConfig(topic, 0, list(configs), list(configs.values()))
+            TopicOverrides(topic, 0, list(configs), list(configs.values()))
             for topic in sorted({order.topic for order in orders})
             if configs is not None
         ]

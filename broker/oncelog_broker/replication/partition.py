@@ -2,9 +2,9 @@
 
 Rules
 -----
-* A role changes only by an order of the controller with a higher leader epoch [Z4], and wholly or
-  not at all: what can fail (the epoch history) is done first, and a failure leaves the old epoch,
-  so that the controller's retry does it again [Z13].
+* A role changes only by a LeaderAndIsr of the controller with a higher leader epoch [Z4], and
+  wholly or not at all: what can fail (the epoch history) is done first, and a failure leaves the
+  old epoch, so that the controller's retry does it again [Z13].
 * A new leader writes (epoch, log end) into its epoch history before it serves (KAFKA-7415).
 * Every fetch names the leader epoch it means; another one is refused [K5]. The log is truncated
   only where the leader says that it diverges, never at the replica's own high watermark [K3] [K6].
@@ -52,7 +52,7 @@ from oncelog_protocol.messages.fetch import AbortedTransaction, EpochEnd
 from oncelog_protocol.messages.replication import (
     AlterPartitionItem,
     AlterPartitionResult,
-    PartitionOrder,
+    LeaderAndIsrPartition,
 )
 from oncelog_protocol.types import NO_BROKER, NO_EPOCH, Acks, IsolationLevel, TopicPartition
 from oncelog_runtime.structured_logging import get_logger
@@ -190,25 +190,25 @@ class Partition:
             raise UnknownLeaderEpochError(f"epoch {leader_epoch}, here {self.leader_epoch}")
         return leader
 
-    # ---- orders of the controller
+    # ---- LeaderAndIsr
 
-    def apply_order(self, order: PartitionOrder, now: float) -> int:
-        """Take the role of the order; return an error code, 0 when that is our role now."""
+    def apply_leader_and_isr(self, state: LeaderAndIsrPartition, now: float) -> int:
+        """Take the role in ``state``; return an error code, 0 when that is our role now."""
         if self.safeguards.apply_newer_epochs_only:
-            if order.leader_epoch < self.leader_epoch:
+            if state.leader_epoch < self.leader_epoch:
                 return FencedLeaderEpochError.code
             if self.failed:
                 return StorageError.code
-            if not self.repair.may_take(order, self.broker_id, self.leader_epoch):
+            if not self.repair.may_take(state, self.broker_id, self.leader_epoch):
                 return StorageError.code
-            if order.leader_epoch == self.leader_epoch:
+            if state.leader_epoch == self.leader_epoch:
                 leader = self.leader
                 return StorageError.code if leader and (leader.gives_way or self.log.damage) else 0
         try:
-            if order.leader == self.broker_id:
-                self._lead(order, now)
+            if state.leader == self.broker_id:
+                self._lead(state, now)
             else:
-                self._follow(order)
+                self._follow(state)
         except InvariantError as error:
             self.break_down(error)
             return StorageError.code
@@ -225,27 +225,27 @@ class Partition:
         self._repair(now)
         return StorageError.code if self.failed else 0
 
-    def _lead(self, order: PartitionOrder, now: float) -> None:
+    def _lead(self, state: LeaderAndIsrPartition, now: float) -> None:
         log = self.log
         self.repair.withdraw()
         if self.refetching or log.needs_refetch:
             raise StorageError("the log is damaged and must be fetched again first")
         epoch_start = log.log_end_offset
-        # The first order of this life: the epoch may have begun in an earlier one, of which a power
-        # cut can have left nothing in the log, so the log cannot be asked.
+        # The first LeaderAndIsr of this life: the epoch may have begun in an earlier one, of which
+        # a power cut can have left nothing in the log, so the log cannot be asked.
         resumes = self.leader_epoch == NO_EPOCH
-        log.assign_epoch(order.leader_epoch, epoch_start)
+        log.assign_epoch(state.leader_epoch, epoch_start)
         self.leader = LeaderRole(
             self.topic_partition,
             self.broker_id,
-            order.leader_epoch,
+            state.leader_epoch,
             epoch_start_offset=epoch_start,
             log_start_offset=log.log_start_offset,
             high_watermark=self.high_watermark,
-            replicas=order.replicas,
-            isr=order.isr,
-            elr=order.elr,
-            partition_epoch=order.partition_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            elr=state.elr,
+            partition_epoch=state.partition_epoch,
             resumes=resumes,
             now=now,
             safeguards=self.safeguards,
@@ -253,30 +253,30 @@ class Partition:
         if not self.safeguards.count_current_epoch_fetches_only:
             self.leader.remember(self._known_followers)
             self._known_followers = self.leader.followers
-        self.leader_id, self.leader_epoch = self.broker_id, order.leader_epoch
-        self.replicas = tuple(order.replicas)
+        self.leader_id, self.leader_epoch = self.broker_id, state.leader_epoch
+        self.replicas = tuple(state.replicas)
         logger.info(
             "leader_began",
             partition=self.topic_partition,
             leader_epoch=self.leader_epoch,
             offset=epoch_start,
-            isr=order.isr,
+            isr=state.isr,
         )
         self._advance_high_watermark()
 
-    def _follow(self, order: PartitionOrder) -> None:
+    def _follow(self, state: LeaderAndIsrPartition) -> None:
         if self.safeguards.truncate_to_high_watermark:
             self.log.truncate_to(self.high_watermark)
             self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         was_leader = self.leader is not None
         self.leader = None
-        self.leader_id, self.leader_epoch = order.leader, order.leader_epoch
-        self.replicas = tuple(order.replicas)
+        self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
+        self.replicas = tuple(state.replicas)
         logger.info(
             "follower_began",
             partition=self.topic_partition,
-            leader=order.leader,
-            leader_epoch=order.leader_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
         )
         if was_leader:
             self._fail_waiters(NotLeaderOrFollowerError.code)

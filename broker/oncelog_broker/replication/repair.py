@@ -9,9 +9,9 @@ Until it has, it refuses to lead and is no member of the ISR [D2]. Rules:
   dropped. So a replica that is elected without having heard of it has its log yet.
 * While there is nobody, the replica goes on as it is and serves what holds: known corruption
   (``corruption``) is looked at again whenever roles, the ISR or its followers have changed.
-* While it lacks something it takes no order that names it in the ISR: the controller hears that,
-  and takes it out. Leader and ISR would count a copy that is none, and a leader that was elected
-  just now does not know enough to tell.
+* While it lacks something it takes no LeaderAndIsr that names it in the ISR: the controller hears
+  that, and takes it out. Leader and ISR would count a copy that is none, and a leader that was
+  elected just now does not know enough to tell.
 * It is whole again when it has synced what its leader knows to be committed, or all that the
   damaged log held: a new leader may know less for a while. The mark on disk (``log.refetch``)
   outlives a restart. It is also whole when it was let into the ISR again by a leader of an epoch in
@@ -28,7 +28,7 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.refetch import ALL_OFFSETS
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_protocol.errors import StorageError
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.structured_logging import get_logger
 
@@ -46,8 +46,8 @@ class Repair:
         self._heard = 0
         """A leader told this high watermark last."""
         self._outside: str | None = None
-        """With this damage, or with "" if its log was dropped, it took an order of a new epoch that
-        named it neither in the ISR nor in the ELR; None means that it took none such."""
+        """With this damage, or with "" if its log was dropped, it took a LeaderAndIsr of a new
+        epoch that named it neither in the ISR nor in the ELR; None means that it took none such."""
         self.refetching = log.refetch_until >= 0
         """It tells whether a damaged log is being fetched again: it may not lead until it holds
         again what is committed."""
@@ -89,20 +89,20 @@ class Repair:
         if self.corruption and self._log.damage == self.corruption:
             self._log.withdraw_damage()
 
-    def may_take(self, order: PartitionOrder, broker_id: int, leader_epoch: int) -> bool:
-        """Return False for an order that still lists this incomplete replica in ISR or ELR, unless
-        its log is whole again. ``leader_epoch`` is the one that this broker is in."""
+    def may_take(self, state: LeaderAndIsrPartition, broker_id: int, leader_epoch: int) -> bool:
+        """Return False for a LeaderAndIsr that still lists this incomplete replica in ISR or ELR,
+        unless its log is whole again. ``leader_epoch`` is the one that this broker is in."""
         log = self._log
         damage = log.damage or self.corruption
         if not (self.refetching or damage):
             return True
-        if broker_id not in order.isr:
-            if broker_id not in order.elr and order.leader_epoch > leader_epoch:
+        if broker_id not in state.isr:
+            if broker_id not in state.elr and state.leader_epoch > leader_epoch:
                 self._outside = damage
             return True
         if self._outside is not None and not damage and self._log.log_end_offset >= self._heard:
             return self._let_in()  # the last is for unclean elections: they choose from outside
-        if order.leader == broker_id:
+        if state.leader == broker_id:
             return True
         logger.warning("replica_not_whole", partition=log.topic_partition)
         return False

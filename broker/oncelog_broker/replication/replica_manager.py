@@ -1,15 +1,15 @@
 """The replica manager keeps all replicas of one broker and applies the controller's orders.
 
-* An order is applied per partition, wholly or not at all [Z13]; repeating one is harmless [Z15].
-  The server has checked before whether the sender is the controller, and means this life of the
-  broker. Orders of many partitions are applied some a turn, in the line in which they came: neither
-  another order nor a stop begins before.
+* A LeaderAndIsr is applied per partition, wholly or not at all [Z13]; repeating one is harmless
+  [Z15]. The server has checked before whether the sender is the controller, and means this life of
+  the broker. Orders of many partitions are applied some a turn, in the line in which they came:
+  neither another one nor a stop begins before.
 * Every follower belongs to exactly one fetch loop, the one of its leader; a leader belongs to none
   [I13].
 * The topic id decides whose data a directory holds [K25]: one with another id is moved out of the
   way before the partition begins anew.
 * A place is cleared by one task, to move a former topic's log aside or to delete. A deletion that
-  is ordered meanwhile waits for its end; the newest order for a replica there is applied then.
+  is ordered meanwhile waits for its end; the newest state of a replica there is applied then.
 * When a directory fails its replicas stop at once and alone; produces and fetches for them are
   answered with STORAGE_ERROR, and so are orders, which tells the controller. So does a replica that
   has found itself wrong (``invariants``); no other does.
@@ -43,9 +43,9 @@ from oncelog_protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.messages.replication import (
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    OrderResult,
-    PartitionOrder,
+    ReplicaResult,
     StopPartition,
     StopReplicaRequest,
 )
@@ -75,11 +75,11 @@ TOPIC_DELETED = -2
 class _Clearing:
     """A place is being cleared while its log is being deleted."""
 
-    __slots__ = ("order", "task")
+    __slots__ = ("newest", "task")
 
-    def __init__(self, order: PartitionOrder | None) -> None:
-        self.order = order
-        """It is the newest order for a replica there, to be applied afterwards."""
+    def __init__(self, state: LeaderAndIsrPartition | None) -> None:
+        self.newest = state
+        """It is the newest state of a replica there, to be applied afterwards."""
         self.task: asyncio.Task[int] | None = None
 
     async def ended(self) -> int:
@@ -140,7 +140,7 @@ class ReplicaManager:
         self._on_broken_replica = on_broken_replica
         self._is_known = is_known
         self._in_line = asyncio.Lock()
-        """The lock is held while an order is being applied."""
+        """The lock is held while a request is being applied."""
         self._tasks = Tasks("replication", on_failure)
         self._lag_pause = Pause()
         self._unsettled: deque[PartitionLog] = deque()
@@ -212,11 +212,11 @@ class ReplicaManager:
         known = {key: p.high_watermark for key, p in self._partitions.items()}
         return {**self._watermarks, **known}
 
-    # ---- orders
+    # ---- LeaderAndIsr
 
-    async def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[OrderResult]:
-        """Take the roles that the controller gives; return one result per order, in its order. An
-        order of few partitions is applied at once."""
+    async def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[ReplicaResult]:
+        """Take the roles that the controller gives; return one result a partition, in order. A
+        request of few partitions is applied at once."""
         async with self._in_line:
             for number, config in enumerate(request.configs, start=1):
                 self.reconfigure_topic(
@@ -225,9 +225,9 @@ class ReplicaManager:
                 if number % ORDERS_PER_TURN == 0:
                     await asyncio.sleep(0)
             results = []
-            for number, order in enumerate(request.partitions, start=1):
-                code = self._apply_order(order, self.now())
-                results.append(OrderResult(order.topic, order.partition, code))
+            for number, state in enumerate(request.partitions, start=1):
+                code = self._apply_partition(state, self.now())
+                results.append(ReplicaResult(state.topic, state.partition, code))
                 if number % ORDERS_PER_TURN == 0:
                     await asyncio.sleep(0)
             if request.full:
@@ -236,14 +236,14 @@ class ReplicaManager:
                 )
             return results
 
-    def _apply_order(self, order: PartitionOrder, now: float) -> int:
-        topic_partition = TopicPartition(order.topic, order.partition)
+    def _apply_partition(self, state: LeaderAndIsrPartition, now: float) -> int:
+        topic_partition = TopicPartition(state.topic, state.partition)
         clearing = self._clearings.get(topic_partition)
         if clearing is not None:
-            clearing.order = order
+            clearing.newest = state
             return InconsistentTopicIdError.code
         try:
-            partition = self._replica_for(topic_partition, order)
+            partition = self._replica_for(topic_partition, state)
         except (StorageError, OSError) as error:
             logger.error("replica_without_log", partition=topic_partition, error=error)
             return StorageError.code
@@ -252,10 +252,10 @@ class ReplicaManager:
             # so the order's id is the present one and ours is of the past.
             logger.warning("old_log_removed", partition=topic_partition, error=error)
             self._remove(topic_partition)
-            self._clear(topic_partition, order)
+            self._clear(topic_partition, state)
             return error.code
         isr, epoch = partition.isr, partition.leader_epoch
-        code = partition.apply_order(order, now)
+        code = partition.apply_leader_and_isr(state, now)
         if code == 0:
             if partition.is_leader and partition.leader_epoch != epoch:
                 self.leaderships_taken += not isr
@@ -266,7 +266,7 @@ class ReplicaManager:
         return code
 
     def _tell_leadership(self, partition: Partition) -> None:
-        """Tell the listeners of a role; their failures must not keep an order from being
+        """Tell the listeners of a role; their failures must not keep a request from being
         applied."""
         for callback in self.on_leadership:
             try:
@@ -274,9 +274,11 @@ class ReplicaManager:
             except Exception:
                 logger.exception("role_callback_failed", partition=partition.topic_partition)
 
-    def _clear(self, topic_partition: TopicPartition, order: PartitionOrder | None) -> _Clearing:
-        """Begin to delete what holds a place; ``order`` is applied when it is free."""
-        clearing = self._clearings[topic_partition] = _Clearing(order)
+    def _clear(
+        self, topic_partition: TopicPartition, state: LeaderAndIsrPartition | None
+    ) -> _Clearing:
+        """Begin to delete what holds a place; ``state`` is applied when it is free."""
+        clearing = self._clearings[topic_partition] = _Clearing(state)
         clearing.task = self._tasks.spawn(
             f"clear {topic_partition}", self._run_clearing(topic_partition, clearing)
         )
@@ -292,21 +294,23 @@ class ReplicaManager:
             code = StorageError.code
         finally:
             del self._clearings[topic_partition]
-        if clearing.order is not None:
-            self._apply_order(clearing.order, self.now())
+        if clearing.newest is not None:
+            self._apply_partition(clearing.newest, self.now())
         return code
 
-    def _replica_for(self, topic_partition: TopicPartition, order: PartitionOrder) -> Partition:
+    def _replica_for(
+        self, topic_partition: TopicPartition, state: LeaderAndIsrPartition
+    ) -> Partition:
         partition = self._partitions.get(topic_partition)
-        if partition is not None and partition.topic_id == order.topic_id:
+        if partition is not None and partition.topic_id == state.topic_id:
             return partition
         if (
             self._logs.get(topic_partition) is None
-            and not order.is_new
+            and not state.is_new
             and not all(directory.online for directory in self._logs.dirs)
         ):
             raise StorageError("it may be in a directory that is offline")
-        log = self._logs.create(topic_partition, order.topic_id, self._topic_config(order.topic))
+        log = self._logs.create(topic_partition, state.topic_id, self._topic_config(state.topic))
         partition = Partition(
             topic_partition,
             log,
@@ -382,7 +386,7 @@ class ReplicaManager:
             if log.topic_partition not in listed:
                 logger.warning("replica_stray", partition=log.topic_partition, path=log.directory)
 
-    async def stop_replicas(self, request: StopReplicaRequest) -> list[OrderResult]:
+    async def stop_replicas(self, request: StopReplicaRequest) -> list[ReplicaResult]:
         """Stop serving replicas, and delete those that the controller says, some at a time."""
         results = []
         for first in range(0, len(request.partitions), STOPS_AT_ONCE):
@@ -392,7 +396,7 @@ class ReplicaManager:
             for stop, code in zip(group, begun, strict=True):
                 if isinstance(code, _Clearing):
                     code = await code.ended()
-                results.append(OrderResult(stop.topic, stop.partition, code))
+                results.append(ReplicaResult(stop.topic, stop.partition, code))
         return results
 
     def _stop_replica(self, stop: StopPartition) -> int | _Clearing:
@@ -400,7 +404,7 @@ class ReplicaManager:
         topic_partition = TopicPartition(stop.topic, stop.partition)
         clearing = self._clearings.get(topic_partition)
         if clearing is not None:
-            waiting = clearing.order
+            waiting = clearing.newest
             if (
                 waiting is not None
                 and waiting.topic_id == stop.topic_id
@@ -408,8 +412,8 @@ class ReplicaManager:
                     stop.leader_epoch == TOPIC_DELETED or stop.leader_epoch >= waiting.leader_epoch
                 )
             ):
-                # The place is still held, and a newer order must wait for it.
-                clearing.order = None
+                # The place is still held, and a newer state must wait for it.
+                clearing.newest = None
             return clearing if stop.delete else 0
         partition = self._partitions.get(topic_partition)
         log = self._logs.get(topic_partition)

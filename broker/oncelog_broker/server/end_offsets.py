@@ -141,13 +141,13 @@ class EndOffsets:
         """Put the question to the leader of each partition, and the answers where they belong."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in found:
-            order = self._image.partition(tp)
-            if order is None or order.leader not in self._image.brokers:
+            state = self._image.partition(tp)
+            if state is None or state.leader not in self._image.brokers:
                 continue
-            if order.leader == self._broker_id:
+            if state.leader == self._broker_id:
                 found[tp] = self._own(tp, question)
             else:
-                by_leader.setdefault(order.leader, []).append(tp)
+                by_leader.setdefault(state.leader, []).append(tp)
         if by_leader and not self._closed:
             deadline = asyncio.get_running_loop().time() + DEADLINE_S
             try:

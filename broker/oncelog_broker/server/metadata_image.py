@@ -14,8 +14,8 @@ from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
-    PartitionOrder,
-    TopicConfig,
+    LeaderAndIsrPartition,
+    TopicOverrides,
     UpdateMetadataRequest,
 )
 from oncelog_protocol.types import NO_BROKER, TopicPartition
@@ -30,7 +30,7 @@ class TopicImage:
 
     topic: str
     topic_id: str
-    partitions: dict[int, PartitionOrder] = field(default_factory=dict)
+    partitions: dict[int, LeaderAndIsrPartition] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class _Slices:
     head: tuple[int, int, int]
     """It tells which controller describes it, and to which life of this broker."""
     topics: dict[str, TopicImage] = field(default_factory=dict)
-    configs: list[TopicConfig] = field(default_factory=list)
+    configs: list[TopicOverrides] = field(default_factory=list)
 
 
 class MetadataImage:
@@ -64,7 +64,7 @@ class MetadataImage:
         self.on_change: list[Callable[[], None]] = []
         self.broker_configs: list[BrokerOverrides] = []
         """They hold what was set for brokers while they run, for all of them."""
-        self._configs: dict[str, TopicConfig] = {}
+        self._configs: dict[str, TopicOverrides] = {}
         self._slices: _Slices | None = None
 
     def begin(self, cluster_id: str) -> None:
@@ -76,7 +76,7 @@ class MetadataImage:
             raise ValueError(f"the image is of cluster {self.cluster_id}, not of {cluster_id}")
         self.cluster_id = cluster_id
 
-    def apply(self, update: UpdateMetadataRequest) -> list[TopicConfig]:
+    def apply(self, update: UpdateMetadataRequest) -> list[TopicOverrides]:
         """Take in an order; return the topic configs that changed by it. A slice of a whole image
         changes nothing before the last one.
 
@@ -91,8 +91,8 @@ class MetadataImage:
             self.topics, configs = whole.topics, whole.configs
             self.topics_version += 1
         else:
-            for order in update.partitions:
-                self.topics_version += _apply_partition(self.topics, order)
+            for state in update.partitions:
+                self.topics_version += _apply_partition(self.topics, state)
         changed = self._apply_configs(configs, update.full)
         for topic in [t for t in self._configs if t not in self.topics]:
             del self._configs[topic]
@@ -108,8 +108,8 @@ class MetadataImage:
             self._slices = _Slices(head)
         if self._slices is None or self._slices.head != head:
             raise InvalidRequestError("a slice of the metadata without those before it")
-        for order in update.partitions:
-            _apply_partition(self._slices.topics, order)
+        for state in update.partitions:
+            _apply_partition(self._slices.topics, state)
         self._slices.configs += update.configs
         return self._slices
 
@@ -129,7 +129,7 @@ class MetadataImage:
         known = self.topics.get(topic)
         return "" if known is None else known.topic_id
 
-    def partition(self, topic_partition: TopicPartition) -> PartitionOrder | None:
+    def partition(self, topic_partition: TopicPartition) -> LeaderAndIsrPartition | None:
         """Return the newest known state of a partition."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
@@ -146,7 +146,7 @@ class MetadataImage:
         config = self._configs.get(topic)
         return {} if config is None else dict(zip(config.keys, config.values, strict=True))
 
-    def _apply_configs(self, configs: list[TopicConfig], full: bool) -> list[TopicConfig]:
+    def _apply_configs(self, configs: list[TopicOverrides], full: bool) -> list[TopicOverrides]:
         """Take over topic configs; a full update that does not name a topic leaves it without
         overrides."""
         changed = []
@@ -154,7 +154,7 @@ class MetadataImage:
             named = {config.topic for config in configs}
             for topic in [t for t in self._configs if t not in named]:
                 gone = self._configs.pop(topic)
-                changed.append(TopicConfig(topic, gone.version, [], []))
+                changed.append(TopicOverrides(topic, gone.version, [], []))
         for config in configs:
             known = self._configs.get(config.topic)
             if known != config:
@@ -163,18 +163,18 @@ class MetadataImage:
         return changed
 
 
-def _apply_partition(topics: dict[str, TopicImage], order: PartitionOrder) -> int:
+def _apply_partition(topics: dict[str, TopicImage], state: LeaderAndIsrPartition) -> int:
     """Apply a state to ``topics``; return 1 if a topic has come or gone by it."""
-    topic = topics.get(order.topic)
-    if order.leader == DELETED_LEADER:
-        if topic is not None and topic.topic_id == order.topic_id:
-            topic.partitions.pop(order.partition, None)
+    topic = topics.get(state.topic)
+    if state.leader == DELETED_LEADER:
+        if topic is not None and topic.topic_id == state.topic_id:
+            topic.partitions.pop(state.partition, None)
             if not topic.partitions:
-                del topics[order.topic]
+                del topics[state.topic]
                 return 1
         return 0
-    new = topic is None or topic.topic_id != order.topic_id
+    new = topic is None or topic.topic_id != state.topic_id
     if topic is None or new:
-        topic = topics[order.topic] = TopicImage(order.topic, order.topic_id)
-    topic.partitions[order.partition] = order
+        topic = topics[state.topic] = TopicImage(state.topic, state.topic_id)
+    topic.partitions[state.partition] = state
     return int(new)

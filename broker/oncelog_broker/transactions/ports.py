@@ -11,7 +11,7 @@ from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 from oncelog_protocol.messages.base import Request
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.messages.transactions import AddedTransaction, AddPartitionsResult
 from oncelog_protocol.types import TopicPartition
 
@@ -33,7 +33,7 @@ class ClusterView(Protocol):
         is not known may well exist."""
         ...
 
-    def partition(self, topic_partition: TopicPartition) -> PartitionOrder | None:
+    def partition(self, topic_partition: TopicPartition) -> LeaderAndIsrPartition | None:
         """Return the newest known state of a partition, or None for one that is not known."""
         ...
 

@@ -199,10 +199,10 @@ class TransactionVerifier:
         if count is None:
             return None
         number = coordinator_partition(transactional_id, count)
-        order = self._image.partition(TopicPartition(TRANSACTION_TOPIC, number))
-        if order is None or order.leader not in self._image.brokers:
+        state = self._image.partition(TopicPartition(TRANSACTION_TOPIC, number))
+        if state is None or state.leader not in self._image.brokers:
             return None
-        return order.leader
+        return state.leader
 
     async def _run(self, coordinator: int, broker: _Broker, lane: int) -> None:
         try:

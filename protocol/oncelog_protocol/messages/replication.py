@@ -18,7 +18,7 @@ from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
 
 
 @dataclass(slots=True)
-class PartitionOrder:
+class LeaderAndIsrPartition:
     """It is the state of one partition as the controller wrote it. Applied only when
     ``leader_epoch`` is above the replica's (equal: acknowledged, not applied; [Z4]).
     ``partition_epoch`` is the version of its state znode. While ``elr`` names somebody, the leader
@@ -39,7 +39,7 @@ class PartitionOrder:
 
 
 @dataclass(slots=True)
-class TopicConfig:
+class TopicOverrides:
     """It has the overrides of one topic, whole; ``version`` grows with each change."""
 
     topic: Name
@@ -65,7 +65,7 @@ class BrokerOverrides:
 
 
 @dataclass(slots=True)
-class OrderResult:
+class ReplicaResult:
     """Its errors are FENCED_LEADER_EPOCH (an older leader epoch), INCONSISTENT_TOPIC_ID,
     STORAGE_ERROR."""
 
@@ -80,7 +80,7 @@ class LeaderAndIsrResponse:
     store knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
 
     error_code: Int16 = 0
-    partitions: list[OrderResult] = field(default_factory=list)
+    partitions: list[ReplicaResult] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -97,9 +97,9 @@ class LeaderAndIsrRequest(Request):
     controller_epoch: Int32
     broker_epoch: Int64
     full: bool
-    partitions: list[PartitionOrder]
+    partitions: list[LeaderAndIsrPartition]
     live_brokers: list[ClusterBroker]
-    configs: list[TopicConfig] = field(default_factory=list)
+    configs: list[TopicOverrides] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class StopReplicaResponse:
     store knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
 
     error_code: Int16 = 0
-    partitions: list[OrderResult] = field(default_factory=list)
+    partitions: list[ReplicaResult] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -166,9 +166,9 @@ class UpdateMetadataRequest(Request):
     controller_epoch: Int32
     broker_epoch: Int64
     full: bool
-    partitions: list[PartitionOrder]
+    partitions: list[LeaderAndIsrPartition]
     live_brokers: list[ClusterBroker]
-    configs: list[TopicConfig] = field(default_factory=list)
+    configs: list[TopicOverrides] = field(default_factory=list)
     broker_configs: list[BrokerOverrides] | None = since(1, default=None)
     first: bool = since(2, default=True)
     last: bool = since(2, default=True)

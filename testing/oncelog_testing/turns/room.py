@@ -21,9 +21,9 @@ from oncelog_broker.room_configs import log_config, replica_config
 from oncelog_protocol.messages.replication import (
     AlterPartitionItem,
     AlterPartitionResponse,
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    PartitionOrder,
-    TopicConfig,
+    TopicOverrides,
 )
 from oncelog_protocol.records.batch import stamp
 from oncelog_protocol.records.builder import encode_batch
@@ -127,13 +127,13 @@ class Room:
         epoch; the other replica is the other broker's, and in the ISR where that leads or where it
         is not ``alone``, so that nothing is committed."""
         isr = [ME] if leader == ME and alone else [ME, OTHER]
-        orders, names = [], []
+        states, names = [], []
         for number in range(count):
             topic = f"topic-{number // PARTITIONS_PER_TOPIC:05d}"
             if number % PARTITIONS_PER_TOPIC == 0:
                 names.append(topic)
-            orders.append(
-                PartitionOrder(
+            states.append(
+                LeaderAndIsrPartition(
                     topic,
                     f"id of {topic}",
                     number % PARTITIONS_PER_TOPIC,
@@ -146,7 +146,7 @@ class Room:
                 )
             )
         return LeaderAndIsrRequest(
-            1, 1, 1, full, orders, [], [TopicConfig(name, 0, [], []) for name in names]
+            1, 1, 1, full, states, [], [TopicOverrides(name, 0, [], []) for name in names]
         )
 
     def elect(self) -> None:

@@ -31,7 +31,7 @@ from oncelog_protocol.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from oncelog_protocol.messages.replication import AlterPartitionResult, PartitionOrder
+from oncelog_protocol.messages.replication import AlterPartitionResult, LeaderAndIsrPartition
 from oncelog_protocol.types import Acks, TopicPartition
 from oncelog_testing.memory.files import MemoryFiles
 from support.replicas import batch_of, make_logs, topic_config
@@ -79,10 +79,10 @@ class Leader:
         return self.partitions[tp]
 
     def lead(self, tp: TopicPartition, epoch: int, leader: int = 1) -> None:
-        order = PartitionOrder(
+        order = LeaderAndIsrPartition(
             tp.topic, "id", tp.partition, leader, epoch, [1, 2], epoch, [1, 2], False
         )
-        assert self.partitions[tp].apply_order(order, self.now) == 0
+        assert self.partitions[tp].apply_leader_and_isr(order, self.now) == 0
 
     def isr_change_wanted(self, partition: Partition) -> None:
         pass

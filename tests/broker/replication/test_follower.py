@@ -26,7 +26,7 @@ from oncelog_protocol.messages.fetch import (
     FetchResponse,
     FetchTopicResponse,
 )
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.records.batch import stamp
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
@@ -69,8 +69,8 @@ class Follower:
 
     def order(self, partition: Partition, epoch: int) -> None:
         tp = partition.topic_partition
-        order = PartitionOrder("t", "id", tp.partition, 1, epoch, [1, 2], 0, [1, 2], False)
-        assert partition.apply_order(order, 0.0) == 0
+        order = LeaderAndIsrPartition("t", "id", tp.partition, 1, epoch, [1, 2], 0, [1, 2], False)
+        assert partition.apply_leader_and_isr(order, 0.0) == 0
 
     def isr_change_wanted(self, partition: Partition) -> None:
         raise AssertionError("a follower proposes nothing")

@@ -10,11 +10,11 @@ from oncelog_broker.replication import replica_manager
 from oncelog_broker.replication.replica_manager import ORDERS_PER_TURN, STOPS_AT_ONCE
 from oncelog_protocol.errors import UnknownTopicOrPartitionError
 from oncelog_protocol.messages.replication import (
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    PartitionOrder,
     StopPartition,
     StopReplicaRequest,
-    TopicConfig,
+    TopicOverrides,
 )
 from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Cluster
@@ -28,12 +28,12 @@ COUNT = 5 * ORDERS_PER_TURN
 def order(epoch: int, count: int = COUNT, *, topics: int = 1) -> LeaderAndIsrRequest:
     names = [f"t{number}" for number in range(topics)]
     orders = [
-        PartitionOrder(name, f"id of {name}", number, 1, epoch, [1], 0, [1], True, [], [])
+        LeaderAndIsrPartition(name, f"id of {name}", number, 1, epoch, [1], 0, [1], True, [], [])
         for name in names
         for number in range(count // topics)
     ]
     return LeaderAndIsrRequest(
-        9, 1, 0, True, orders, [], [TopicConfig(name, 0, [], []) for name in names]
+        9, 1, 0, True, orders, [], [TopicOverrides(name, 0, [], []) for name in names]
     )
 
 

@@ -27,7 +27,7 @@ from oncelog_protocol.errors import (
     UnknownLeaderEpochError,
 )
 from oncelog_protocol.messages.fetch import EpochEnd
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.types import Acks, IsolationLevel
 from support.replicas import TOPIC_ID, TP, Replicas, batch_of
 
@@ -48,8 +48,10 @@ class News:
         self.heard.append("role")
 
 
-def order(epoch: int, leader: int, *, isr: tuple[int, ...] = (1, 2, 3)) -> PartitionOrder:
-    return PartitionOrder("t", TOPIC_ID, 0, leader, epoch, list(isr), epoch, [1, 2, 3], False)
+def order(epoch: int, leader: int, *, isr: tuple[int, ...] = (1, 2, 3)) -> LeaderAndIsrPartition:
+    return LeaderAndIsrPartition(
+        "t", TOPIC_ID, 0, leader, epoch, list(isr), epoch, [1, 2, 3], False
+    )
 
 
 def record_fetch(
@@ -71,12 +73,12 @@ def record_fetch(
 async def test_orders_apply_only_upwards() -> None:
     group = Replicas()
     partition = group[1].partition
-    assert partition.apply_order(order(5, 2), 0.0) == 0
+    assert partition.apply_leader_and_isr(order(5, 2), 0.0) == 0
     assert (partition.leader_id, partition.leader_epoch, partition.is_leader) == (2, 5, False)
-    assert partition.apply_order(order(5, 1), 0.0) == 0  # acknowledged, not applied
+    assert partition.apply_leader_and_isr(order(5, 1), 0.0) == 0  # acknowledged, not applied
     assert partition.leader_id == 2
-    assert partition.apply_order(order(4, 1), 0.0) == FencedLeaderEpochError.code
-    assert partition.apply_order(order(6, 1), 0.0) == 0
+    assert partition.apply_leader_and_isr(order(4, 1), 0.0) == FencedLeaderEpochError.code
+    assert partition.apply_leader_and_isr(order(6, 1), 0.0) == 0
     assert partition.is_leader
 
 
@@ -99,10 +101,10 @@ async def test_a_failed_role_change_leaves_the_old_epoch_so_that_a_retry_does_it
     broker = group[2]
     broker.partition.log.log_dir.fail("test", OSError(errno.EIO, "broken"))
     broker.partition.repair.refetching = True
-    assert broker.partition.apply_order(order(3, 2), 0.0) == StorageError.code
+    assert broker.partition.apply_leader_and_isr(order(3, 2), 0.0) == StorageError.code
     assert broker.partition.leader_epoch == 0
     broker.partition.repair.refetching = False
-    assert broker.partition.apply_order(order(3, 2), 0.0) == 0
+    assert broker.partition.apply_leader_and_isr(order(3, 2), 0.0) == 0
 
 
 @pytest.mark.asyncio
@@ -115,7 +117,7 @@ async def test_an_order_back_into_a_written_epoch_is_refused() -> None:
     group.sync(1)
     group[1].crash("all")
     group[1].restart()
-    assert group[1].partition.apply_order(order(1, 1), 0.0) == FencedLeaderEpochError.code
+    assert group[1].partition.apply_leader_and_isr(order(1, 1), 0.0) == FencedLeaderEpochError.code
 
 
 @pytest.mark.asyncio
@@ -151,7 +153,7 @@ async def test_only_the_leader_serves() -> None:
     follower.fail()
     with pytest.raises(StorageError):
         follower.check_epoch(-1)
-    assert follower.apply_order(order(9, 2), 0.0) == StorageError.code
+    assert follower.apply_leader_and_isr(order(9, 2), 0.0) == StorageError.code
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,7 @@ async def test_only_the_leader_serves() -> None:
 async def test_readers_are_fenced_by_epoch(epoch: int, error: type[ApiError] | None) -> None:
     group = Replicas()
     partition = group[1].partition
-    partition.apply_order(order(3, 1), 0.0)
+    partition.apply_leader_and_isr(order(3, 1), 0.0)
     if error is None:
         partition.check_epoch(epoch)
     else:
@@ -431,7 +433,7 @@ class World:
 
     def __init__(self) -> None:
         self.group = Replicas(min_isr=2)
-        self.orders: dict[int, list[PartitionOrder]] = {1: [], 2: [], 3: []}
+        self.orders: dict[int, list[LeaderAndIsrPartition]] = {1: [], 2: [], 3: []}
         self.count = 0
         self.watermarks: dict[tuple[int, int, int], int] = {}
         self.lives = {1: 0, 2: 0, 3: 0}

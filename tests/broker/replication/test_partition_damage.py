@@ -8,14 +8,16 @@ import pytest
 
 from oncelog_broker.log.refetch import ALL_OFFSETS
 from oncelog_protocol.errors import StorageError
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from support.replicas import TOPIC_ID, Replicas
 
 pytestmark = pytest.mark.asyncio
 
 
-def order(epoch: int, leader: int, *, isr: tuple[int, ...] = (1, 2, 3)) -> PartitionOrder:
-    return PartitionOrder("t", TOPIC_ID, 0, leader, epoch, list(isr), epoch, [1, 2, 3], False)
+def order(epoch: int, leader: int, *, isr: tuple[int, ...] = (1, 2, 3)) -> LeaderAndIsrPartition:
+    return LeaderAndIsrPartition(
+        "t", TOPIC_ID, 0, leader, epoch, list(isr), epoch, [1, 2, 3], False
+    )
 
 
 def damaged_member_under_a_leader_that_knows_little() -> Replicas:
@@ -278,7 +280,7 @@ async def test_a_damaged_follower_is_fetched_again_from_scratch() -> None:
     assert broken.refetching
     group[2].connect()
     group[2].machine.add(broken)
-    assert broken.apply_order(order(group.leader_epoch + 1, 2), 0.0) == StorageError.code
+    assert broken.apply_leader_and_isr(order(group.leader_epoch + 1, 2), 0.0) == StorageError.code
     group.replicate()
     assert group[2].partition.refetching is False
     assert group.values(2) == [b"a", b"b"]
@@ -288,4 +290,4 @@ async def test_a_damaged_follower_is_fetched_again_from_scratch() -> None:
 async def test_a_damaged_log_may_not_lead() -> None:
     group = Replicas()
     group[2].partition.log.damage = "rot"
-    assert group[2].partition.apply_order(order(1, 2), 0.0) == StorageError.code
+    assert group[2].partition.apply_leader_and_isr(order(1, 2), 0.0) == StorageError.code

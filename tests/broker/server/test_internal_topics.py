@@ -18,7 +18,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages.admin import CreateTopicsResponse, TopicResult
 from oncelog_protocol.messages.metadata import ClusterBroker
-from oncelog_protocol.messages.replication import PartitionOrder, UpdateMetadataRequest
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition, UpdateMetadataRequest
 from oncelog_runtime.tasks import Tasks
 from support.coordinators import MemoryWriter, TextShard
 from support.server import ControllerStub
@@ -27,11 +27,13 @@ from support.waiting import eventually
 pytestmark = pytest.mark.asyncio
 
 
-def order(partition: int, leader: int = 1, topic_id: str = "id") -> PartitionOrder:
-    return PartitionOrder(GROUP_TOPIC, topic_id, partition, leader, 0, [1], 0, [1], False)
+def order(partition: int, leader: int = 1, topic_id: str = "id") -> LeaderAndIsrPartition:
+    return LeaderAndIsrPartition(GROUP_TOPIC, topic_id, partition, leader, 0, [1], 0, [1], False)
 
 
-def update(*orders: PartitionOrder, brokers: int = 1, full: bool = False) -> UpdateMetadataRequest:
+def update(
+    *orders: LeaderAndIsrPartition, brokers: int = 1, full: bool = False
+) -> UpdateMetadataRequest:
     live = [ClusterBroker(broker_id, 10, []) for broker_id in range(1, brokers + 1)]
     return UpdateMetadataRequest(1, 1, 10, full, list(orders), live)
 

@@ -11,19 +11,23 @@ from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
-    PartitionOrder,
-    TopicConfig,
+    LeaderAndIsrPartition,
+    TopicOverrides,
     UpdateMetadataRequest,
 )
 from oncelog_protocol.types import TopicPartition
 
 
-def order(topic: str, partition: int, leader: int = 1, topic_id: str = "id") -> PartitionOrder:
-    return PartitionOrder(topic, topic_id, partition, leader, 3, [1, 2], 5, [1, 2], False)
+def order(
+    topic: str, partition: int, leader: int = 1, topic_id: str = "id"
+) -> LeaderAndIsrPartition:
+    return LeaderAndIsrPartition(topic, topic_id, partition, leader, 3, [1, 2], 5, [1, 2], False)
 
 
 def update(
-    *partitions: PartitionOrder, full: bool = False, configs: list[TopicConfig] | None = None
+    *partitions: LeaderAndIsrPartition,
+    full: bool = False,
+    configs: list[TopicOverrides] | None = None,
 ) -> UpdateMetadataRequest:
     brokers = [
         ClusterBroker(2, 20, [ListenerAddress("internal", "b", 2)]),
@@ -56,7 +60,9 @@ def test_only_an_update_makes_it_known() -> None:
 
 def test_a_full_update_replaces_everything() -> None:
     image = MetadataImage("c")
-    image.apply(update(order("old", 0), full=True, configs=[TopicConfig("old", 1, ["a"], ["b"])]))
+    image.apply(
+        update(order("old", 0), full=True, configs=[TopicOverrides("old", 1, ["a"], ["b"])])
+    )
     image.apply(update(order("new", 0), full=True))
     assert list(image.topics) == ["new"]
     assert image.overrides("old") == {}
@@ -96,11 +102,11 @@ def test_topics_that_come_and_go_are_told_from_partitions_that_change() -> None:
 
 def test_configs_that_changed_are_reported_once() -> None:
     image = MetadataImage("c")
-    config = TopicConfig("t", 1, ["retention_ms"], ["5"])
+    config = TopicOverrides("t", 1, ["retention_ms"], ["5"])
     assert image.apply(update(order("t", 0), configs=[config])) == [config]
     assert image.overrides("t") == {"retention_ms": "5"}
     assert image.apply(update(configs=[config])) == []
-    newer = TopicConfig("t", 2, [], [])
+    newer = TopicOverrides("t", 2, [], [])
     assert image.apply(update(configs=[newer])) == [newer]
     assert image.overrides("t") == {}
     image.apply(update(configs=[config]))
@@ -130,7 +136,9 @@ def test_what_is_set_for_brokers_stays_until_others_come() -> None:
         assert image.broker_configs == known
 
 
-def piece(*partitions: PartitionOrder, first: bool = False, last: bool = False, **more: Any) -> Any:
+def piece(
+    *partitions: LeaderAndIsrPartition, first: bool = False, last: bool = False, **more: Any
+) -> Any:
     found = update(*partitions, full=True, **more)
     found.first, found.last = first, last
     return found
@@ -138,14 +146,16 @@ def piece(*partitions: PartitionOrder, first: bool = False, last: bool = False, 
 
 def test_a_whole_image_in_slices_replaces_the_old_one_with_the_last() -> None:
     image = MetadataImage("c")
-    image.apply(update(order("old", 0), full=True, configs=[TopicConfig("old", 1, ["k"], ["v"])]))
+    image.apply(
+        update(order("old", 0), full=True, configs=[TopicOverrides("old", 1, ["k"], ["v"])])
+    )
     version = image.version
-    config = TopicConfig("b", 1, ["k"], ["v"])
+    config = TopicOverrides("b", 1, ["k"], ["v"])
     assert image.apply(piece(order("a", 0), first=True)) == []
     assert image.apply(piece(order("a", 1), order("b", 0), configs=[config])) == []
     assert (list(image.topics), image.version) == (["old"], version)
     changed = image.apply(piece(order("b", 1), last=True))
-    assert changed == [TopicConfig("old", 1, [], []), config]
+    assert changed == [TopicOverrides("old", 1, [], []), config]
     assert {name: sorted(topic.partitions) for name, topic in image.topics.items()} == {
         "a": [0, 1],
         "b": [0, 1],

@@ -90,8 +90,8 @@ class FindCoordinatorHandler:
         if count is None:
             raise CoordinatorNotAvailableError(f"{topic} is not wholly known yet")
         partition = coordinator_partition(key, count)
-        order = self._image.partition(TopicPartition(topic, partition))
-        address = None if order is None else self._image.address(order.leader, listener)
-        if order is None or address is None:
+        state = self._image.partition(TopicPartition(topic, partition))
+        address = None if state is None else self._image.address(state.leader, listener)
+        if state is None or address is None:
             raise CoordinatorNotAvailableError(f"{topic}-{partition} has no leader")
-        return FindCoordinatorResponse(NO_ERROR, None, order.leader, address.host, address.port)
+        return FindCoordinatorResponse(NO_ERROR, None, state.leader, address.host, address.port)

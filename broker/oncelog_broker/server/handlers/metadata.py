@@ -29,7 +29,7 @@ from oncelog_protocol.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.types import INTERNAL_TOPICS
 
 
@@ -109,17 +109,17 @@ class MetadataHandler:
             )
         return rendered
 
-    def _partition(self, order: PartitionOrder) -> MetadataPartition:
+    def _partition(self, state: LeaderAndIsrPartition) -> MetadataPartition:
         live = self._image.brokers
-        has_leader = order.leader in live
+        has_leader = state.leader in live
         return MetadataPartition(
             NO_ERROR if has_leader else LeaderNotAvailableError.code,
-            order.partition,
-            order.leader if has_leader else -1,
-            order.leader_epoch,
-            order.replicas,
-            order.isr,
-            [b for b in order.replicas if b not in live],
-            order.elr,
-            order.last_known_elr,
+            state.partition,
+            state.leader if has_leader else -1,
+            state.leader_epoch,
+            state.replicas,
+            state.isr,
+            [b for b in state.replicas if b not in live],
+            state.elr,
+            state.last_known_elr,
         )

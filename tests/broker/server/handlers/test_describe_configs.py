@@ -18,8 +18,8 @@ from oncelog_protocol.messages.admin import (
 )
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
-    PartitionOrder,
-    TopicConfig,
+    LeaderAndIsrPartition,
+    TopicOverrides,
     UpdateMetadataRequest,
 )
 from oncelog_protocol.topic_config import TOPIC_SETTINGS
@@ -39,8 +39,8 @@ def ask(
     kind: int, name: str, keys: list[str] | None, authorizer: Authorizer | None = None
 ) -> ConfigResourceResult:
     image = MetadataImage("c")
-    order = PartitionOrder("t", "id", 0, 1, 0, [1], 0, [1], False)
-    config = TopicConfig("t", 1, ["retention.ms"], ["5"])
+    order = LeaderAndIsrPartition("t", "id", 0, 1, 0, [1], 0, [1], False)
+    config = TopicOverrides("t", 1, ["retention.ms"], ["5"])
     image.apply(UpdateMetadataRequest(1, 1, 1, True, [order], [], [config]))
     handler = DescribeConfigsHandler(
         broker_id=1,

@@ -30,7 +30,7 @@ from oncelog_protocol.messages.groups import (
     FindCoordinatorResponse,
 )
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
-from oncelog_protocol.messages.replication import PartitionOrder, UpdateMetadataRequest
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition, UpdateMetadataRequest
 from oncelog_protocol.messages.shared_transactions import ORDINAL_KEY
 from support.server import DenyAll, answer, make_context
 
@@ -67,7 +67,7 @@ def ask(
     both = [ListenerAddress("internal", "in", 1), ListenerAddress("external", "out", 2)]
     brokers = [ClusterBroker(1, 10, both), ClusterBroker(2, 20, both)]
     orders = [
-        PartitionOrder(topic, "id", number, leader, 0, [leader], 0, [leader], False)
+        LeaderAndIsrPartition(topic, "id", number, leader, 0, [leader], 0, [leader], False)
         for number, leader in enumerate(leaders)
     ]
     image.apply(UpdateMetadataRequest(1, 7, 10, True, orders, brokers))

@@ -12,7 +12,7 @@ from oncelog_broker.server.handlers.leader_and_isr import LeaderAndIsrHandler
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
 from oncelog_protocol.messages.metadata import ClusterBroker
-from oncelog_protocol.messages.replication import LeaderAndIsrRequest, OrderResult
+from oncelog_protocol.messages.replication import LeaderAndIsrRequest, ReplicaResult
 from support.server import make_context
 
 
@@ -23,9 +23,9 @@ class Replicas:
         self.image = image
         self.seen: list[list[int]] = []
 
-    async def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[OrderResult]:
+    async def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[ReplicaResult]:
         self.seen.append(list(self.image.brokers))
-        return [OrderResult("t", 0, 0)]
+        return [ReplicaResult("t", 0, 0)]
 
 
 def order(controller_epoch: int, broker_epoch: int) -> LeaderAndIsrRequest:

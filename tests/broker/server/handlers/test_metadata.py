@@ -17,7 +17,7 @@ from oncelog_protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from oncelog_protocol.messages.replication import PartitionOrder, UpdateMetadataRequest
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition, UpdateMetadataRequest
 from support.server import DenyAll, answer, make_context
 
 
@@ -37,9 +37,9 @@ def image_of_two_brokers() -> MetadataImage:
     both = [ListenerAddress("internal", "in", 1), ListenerAddress("external", "out", 2)]
     brokers = [ClusterBroker(1, 10, both, "r1"), ClusterBroker(2, 20, both[:1])]
     orders = [
-        PartitionOrder("b", "id-b", 1, 2, 4, [2], 0, [2, 3], False),
-        PartitionOrder("b", "id-b", 0, 1, 3, [1, 2], 0, [1, 2], False),
-        PartitionOrder("a", "id-a", 0, 3, 5, [3], 0, [3], False),
+        LeaderAndIsrPartition("b", "id-b", 1, 2, 4, [2], 0, [2, 3], False),
+        LeaderAndIsrPartition("b", "id-b", 0, 1, 3, [1, 2], 0, [1, 2], False),
+        LeaderAndIsrPartition("a", "id-a", 0, 3, 5, [3], 0, [3], False),
     ]
     image.apply(UpdateMetadataRequest(1, 7, 10, True, orders, brokers))
     return image

@@ -18,7 +18,7 @@ from oncelog_protocol.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from support.group_world import GroupWorld
 from support.server import Only, answer
 
@@ -31,7 +31,8 @@ def image() -> MetadataImage:
     made = MetadataImage("cluster")
     for topic, count in (("t", 2), ("secret", 1)):
         orders = {
-            n: PartitionOrder(topic, topic, n, 1, 0, [1], 0, [1], False) for n in range(count)
+            n: LeaderAndIsrPartition(topic, topic, n, 1, 0, [1], 0, [1], False)
+            for n in range(count)
         }
         made.topics[topic] = TopicImage(topic, topic, orders)
     return made

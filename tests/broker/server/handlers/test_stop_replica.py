@@ -10,13 +10,13 @@ from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.handlers.stop_replica import StopReplicaHandler
 from oncelog_protocol.errors import StaleControllerEpochError
-from oncelog_protocol.messages.replication import OrderResult, StopPartition, StopReplicaRequest
+from oncelog_protocol.messages.replication import ReplicaResult, StopPartition, StopReplicaRequest
 from support.server import make_context
 
 
 class Replicas:
-    async def stop_replicas(self, request: StopReplicaRequest) -> list[OrderResult]:
-        return [OrderResult(p.topic, p.partition, 0) for p in request.partitions]
+    async def stop_replicas(self, request: StopReplicaRequest) -> list[ReplicaResult]:
+        return [ReplicaResult(p.topic, p.partition, 0) for p in request.partitions]
 
 
 @pytest.mark.asyncio

@@ -18,7 +18,7 @@ from oncelog_protocol.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.messages.transactions import (
     TxnOffsetCommitPartition,
     TxnOffsetCommitRequest,
@@ -59,7 +59,8 @@ def image() -> MetadataImage:
     made = MetadataImage("cluster")
     for topic, count in (("t", 2), ("secret", 1)):
         orders = {
-            n: PartitionOrder(topic, topic, n, 1, 0, [1], 0, [1], False) for n in range(count)
+            n: LeaderAndIsrPartition(topic, topic, n, 1, 0, [1], 0, [1], False)
+            for n in range(count)
         }
         made.topics[topic] = TopicImage(topic, topic, orders)
     return made

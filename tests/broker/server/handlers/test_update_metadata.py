@@ -14,8 +14,8 @@ from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
-    PartitionOrder,
-    TopicConfig,
+    LeaderAndIsrPartition,
+    TopicOverrides,
     UpdateMetadataRequest,
 )
 from support.server import make_context
@@ -38,9 +38,9 @@ async def test_configs_reach_the_replicas_once() -> None:
     fence.registered(5)
     settings: list[list[BrokerOverrides]] = []
     handler = UpdateMetadataHandler(fence, image, cast(ReplicaManager, replicas), settings.append)
-    order = PartitionOrder("t", "id", 0, 1, 0, [1], 0, [1], False)
+    order = LeaderAndIsrPartition("t", "id", 0, 1, 0, [1], 0, [1], False)
     update = UpdateMetadataRequest(
-        1, 1, 5, True, [order], [], [TopicConfig("t", 1, ["retention_ms"], ["9"])]
+        1, 1, 5, True, [order], [], [TopicOverrides("t", 1, ["retention_ms"], ["9"])]
     )
     assert (await handler.handle_async(make_context(), update)).error_code == 0
     assert (await handler.handle_async(make_context(), update)).error_code == 0
