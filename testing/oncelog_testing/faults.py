@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from oncelog_broker.app import Broker
-from oncelog_broker.server.connection import Slot
+from oncelog_broker.server.connection import ResponseSlot
 from oncelog_broker.server.request import Buffer, RequestContext
 from oncelog_broker.server.router import Router
 from oncelog_protocol.connection import IncomingRequest
@@ -231,7 +231,9 @@ class FaultyRouter(Router):
         self._broker_id = broker.broker_id
         self._plan = plan
 
-    def dispatch(self, context: RequestContext, incoming: IncomingRequest, respond: Slot) -> None:
+    def dispatch(
+        self, context: RequestContext, incoming: IncomingRequest, respond: ResponseSlot
+    ) -> None:
         """See ``Router``."""
         request = incoming.message
         if request is None or not self._plan.faults:
@@ -250,7 +252,11 @@ class FaultyRouter(Router):
             super().dispatch(context, incoming, _Watched(respond, _after(fault, respond)))
 
     def _fail(
-        self, fault: Fault, context: RequestContext, incoming: IncomingRequest, respond: Slot
+        self,
+        fault: Fault,
+        context: RequestContext,
+        incoming: IncomingRequest,
+        respond: ResponseSlot,
     ) -> None:
         request, error = incoming.message, fault.error
         assert request is not None
@@ -267,7 +273,11 @@ class FaultyRouter(Router):
         super().dispatch(context, incoming, _Watched(respond, refused))
 
     def _hold(
-        self, fault: Fault, context: RequestContext, incoming: IncomingRequest, respond: Slot
+        self,
+        fault: Fault,
+        context: RequestContext,
+        incoming: IncomingRequest,
+        respond: ResponseSlot,
     ) -> None:
         # The payload lies in the connection's buffer, which the next read overwrites.
         kept = replace(incoming, payload=memoryview(bytearray(incoming.payload)))
@@ -284,12 +294,12 @@ class FaultyRouter(Router):
         fault.hold(go_on)
 
 
-class _Watched(Slot):
+class _Watched(ResponseSlot):
     """It is a slot whose answer passes through a function."""
 
     __slots__ = ("_slot", "_then")
 
-    def __init__(self, slot: Slot, then: Answer) -> None:
+    def __init__(self, slot: ResponseSlot, then: Answer) -> None:
         self._slot = slot
         self._then = then
         self.done = False
@@ -304,11 +314,11 @@ class _Watched(Slot):
         self._then(message, payload, close_after)
 
     def abort(self, reason: str) -> None:
-        """See ``Slot``."""
+        """See ``ResponseSlot``."""
         self._slot.abort(reason)
 
 
-def _after(fault: Fault, respond: Slot) -> Answer:
+def _after(fault: Fault, respond: ResponseSlot) -> Answer:
     """Return what becomes of the answer of a request that was carried out."""
 
     def lose(message: Any, payload: Sequence[Buffer], close_after: bool) -> None:

@@ -23,7 +23,7 @@ def shown(topic: str, record: CoordinatorRecord) -> tuple[Any, Any]:
 
 
 def test_a_committed_offset() -> None:
-    committed = groups.CommittedOffset(5, 2, "note", 1000)
+    committed = groups.OffsetRecord(5, 2, "note", 1000)
     key, value = shown(OFFSETS_TOPIC, groups.offset_record("g", TopicPartition("t", 3), committed))
     assert key == {"type": "offset", "group": "g", "topic": "t", "partition": 3}
     assert value == {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from oncelog import Producer
 from oncelog_broker.coordinator.transaction.records import SavedTransaction
-from oncelog_broker.coordinator.transaction.transaction import Transaction
+from oncelog_broker.coordinator.transaction.transaction import TransactionMetadata
 from oncelog_protocol.coordinators import TRANSACTION_TOPIC, coordinator_partition
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -210,7 +210,7 @@ def _coordinator(world: World, id: str) -> int | None:
     return None if leader == NO_LEADER else leader
 
 
-def _found(world: World, id: str) -> Transaction | None:
+def _found(world: World, id: str) -> TransactionMetadata | None:
     """Return the id as its coordinator knows it, once it has loaded it."""
     broker = world.cluster.brokers.get(_coordinator(world, id) or 0)
     if broker is None or broker.transactions.engine.refusal(id):

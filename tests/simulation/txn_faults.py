@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from oncelog_broker.coordinator.transaction.states import TxnState
-from oncelog_broker.coordinator.transaction.transaction import Transaction
+from oncelog_broker.coordinator.transaction.transaction import TransactionMetadata
 from oncelog_protocol.coordinators import TRANSACTION_TOPIC, coordinator_partition
 from oncelog_protocol.types import TopicPartition
 from simulation.late_requests import LateRequests
@@ -39,19 +39,19 @@ def txn_coordinator_of(self: Nemesis, transactional_id: str) -> int | None:
     return leader if leader in self.cluster.ids else None
 
 
-def transaction_of(self: Nemesis, transactional_id: str) -> Transaction | None:
+def transaction_of(self: Nemesis, transactional_id: str) -> TransactionMetadata | None:
     """Return the id as its coordinator knows it."""
     broker = self.cluster.brokers.get(txn_coordinator_of(self, transactional_id) or 0)
     if broker is None:
         return None
     for led in broker.transactions.engine.led:
-        found: Transaction | None = led.shard.transactions.get(transactional_id)
+        found: TransactionMetadata | None = led.shard.transactions.get(transactional_id)
         if found is not None:
             return found
     return None
 
 
-def _is_at(found: Transaction | None, moment: str) -> bool:
+def _is_at(found: TransactionMetadata | None, moment: str) -> bool:
     saved = None if found is None else found.saved
     if saved is None:
         return False

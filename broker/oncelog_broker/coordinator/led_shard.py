@@ -105,7 +105,7 @@ class ShardState(Enum):
     UNLOADED = "unloaded"
 
 
-class _Pending:
+class _PendingCommit:
     """It is answered when ``offset`` is committed."""
 
     __slots__ = ("deadline_s", "done", "finish", "is_write", "offset")
@@ -162,7 +162,7 @@ class LedShard(Generic[S]):
         self._loop = asyncio.get_running_loop()
         self._events: deque[Callable[[], None]] = deque()
         self._running = False
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_PendingCommit] = deque()
         self._delayed: dict[Callable[[ApiError | None], None], Reply[Any]] = {}
         self._resumed: deque[Callable[[], None]] = deque()
         """These delayed operations are to go on."""
@@ -401,7 +401,7 @@ class LedShard(Generic[S]):
         """Have ``finish`` called when all that was appended so far is committed, or with what a
         caller is told if not."""
         deadline_s = self._loop.time() + self._commit_timeout_s
-        pending = _Pending(self.end_offset, is_write, deadline_s, finish)
+        pending = _PendingCommit(self.end_offset, is_write, deadline_s, finish)
         self._pending.append(pending)
         self._writer.when_committed(
             self.topic_partition, self.end_offset, partial(self._commit_heard, pending)
@@ -409,10 +409,10 @@ class LedShard(Generic[S]):
         if self._timeout is None and not pending.done:
             self._arm(deadline_s)
 
-    def _commit_heard(self, pending: _Pending, error_code: int) -> None:
+    def _commit_heard(self, pending: _PendingCommit, error_code: int) -> None:
         self._submit(partial(self._settle, pending, error_code))
 
-    def _settle(self, pending: _Pending, error_code: int) -> None:
+    def _settle(self, pending: _PendingCommit, error_code: int) -> None:
         if pending.done:
             return
         pending.done = True

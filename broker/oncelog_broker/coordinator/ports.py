@@ -1,8 +1,8 @@
 """The room declares here what it needs from outside: a log, timers, markers, producer ids.
 
 The room knows neither logs nor replication nor other brokers. The application gives the engine a
-``PartitionWriter`` over the broker's replicas, and the transaction coordinator a ``MarkerSender``
-and ``ProducerIdSource``; tests give some over lists.
+``PartitionWriter`` over the broker's replicas, and the transaction coordinator a
+``MarkerSenderPort`` and ``ProducerIdSource``; tests give some over lists.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class MarkerOrder:
     markers: list[ProducerMarker]
 
 
-class MarkerSender(Protocol):
+class MarkerSenderPort(Protocol):
     """It has markers written by the leaders of the partitions, however long that takes."""
 
     def send(self, order: MarkerOrder, done: Callable[[], None]) -> Callable[[], None]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from oncelog_protocol.errors import ApiError
+from oncelog_protocol.errors import ApiError, OncelogError
 
 T = TypeVar("T")
 
@@ -23,6 +23,10 @@ class CoordinatorRecord(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+class RecordFormatError(OncelogError):
+    """A record of the internal topic cannot be read: it was not written by a coordinator."""
 
 
 BARRIER = CoordinatorRecord(b"\xc0", None)

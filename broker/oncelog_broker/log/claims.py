@@ -47,7 +47,7 @@ class KeptData:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPartitions:
+class VouchedPartitions:
     """More was kept of these partitions than of the broker as a whole."""
 
     since: int
@@ -61,7 +61,7 @@ def vouched(
     directories: Iterable[tuple[KeptData, Iterable[HostedLog]]],
     *,
     since_made: Callable[[int, int], int] = max,
-) -> tuple[list[KeptPartitions], int]:
+) -> tuple[list[VouchedPartitions], int]:
     """Return what is to be listed beside ``whole``, and how many partitions had no room.
 
     :param directories: what each has kept, and its logs.
@@ -86,7 +86,7 @@ def vouched(
             room -= size
             topics.setdefault(log.topic_id, []).append(log.topic_partition.partition)
     listed = [
-        KeptPartitions(since, until, {name: frozenset(topics[name]) for name in sorted(topics)})
+        VouchedPartitions(since, until, {name: frozenset(topics[name]) for name in sorted(topics)})
         for (since, until), topics in found.items()
         if topics
     ]

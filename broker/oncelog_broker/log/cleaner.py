@@ -34,7 +34,7 @@ from oncelog_broker.log.rewriting import (
     AbortedRanges,
     Known,
     Rule,
-    Source,
+    SourceSegment,
     UncleanableError,
     Written,
     read_keys,
@@ -78,7 +78,7 @@ class CleanerConfig:
     """It takes this share of one core."""
 
 
-class Work(NamedTuple):
+class CleaningWork(NamedTuple):
     """It is the work that there is to do in one log."""
 
     log: PartitionLog
@@ -148,14 +148,14 @@ class Cleaner:
 
     # ---- what to do
 
-    def _choose(self) -> Work | None:
+    def _choose(self) -> CleaningWork | None:
         marks, now_ms = self._high_watermarks(), self._clock.now_ms()
         expiry_ms = self._clock.expiry_ms()
         logs = [log for log in self._logs() if self._may_clean(log)]
         self._left_alone = {
             log: truncations for log, truncations in self._left_alone.items() if log in logs
         }
-        best: Work | None = None
+        best: CleaningWork | None = None
         for log in logs:
             if self._left_alone.get(log) == log.truncations:
                 continue
@@ -180,7 +180,7 @@ class Cleaner:
 
     # ---- a pass
 
-    async def clean(self, work: Work) -> bool:
+    async def clean(self, work: CleaningWork) -> bool:
         """Compact a log; return whether that came to its end."""
         log = work.log
         truncations, before = log.truncations, log.size_bytes
@@ -215,7 +215,7 @@ class Cleaner:
         )
         return True
 
-    async def _pass(self, work: Work, truncations: int) -> tuple[int, int]:
+    async def _pass(self, work: CleaningWork, truncations: int) -> tuple[int, int]:
         log, now_ms = work.log, self._clock.expiry_ms()
         files = log.log_dir.files
         tombstones_below = log.clean.tombstones_below(now_ms, log.config.delete_retention_ms)
@@ -223,7 +223,7 @@ class Cleaner:
         start, end = work.segments[0].base_offset, work.segments[-1].next_offset
         aborted = AbortedRanges(log.aborted.ranges(start, end))
         known = Known(keys, work.dirty_from, aborted)
-        sources = [Source.of(s) for s in work.segments if s.next_offset > work.dirty_from]
+        sources = [SourceSegment.of(s) for s in work.segments if s.next_offset > work.dirty_from]
         await self._drive(log, truncations, read_keys(files, sources, known))
         rule = Rule(
             keys.newest,
@@ -258,7 +258,7 @@ class Cleaner:
         segment.wrote_unsynced()  # not to be closed by somebody else
         try:
             segment.create()
-            sources = [Source.of(old) for old in run]
+            sources = [SourceSegment.of(old) for old in run]
             now_ms = self._clock.latest_ms()
             work = rewrite(log_dir.files, sources, rule, segment, written, now_ms)
             await self._drive(log, truncations, work)
@@ -324,7 +324,7 @@ class Cleaner:
 
 def find_work(
     log: PartitionLog, high_watermark: int, now_ms: int, expiry_ms: int | None = None
-) -> Work | None:
+) -> CleaningWork | None:
     """Find what is to be compacted in a log now; None means nothing. Tombstones go by
     ``expiry_ms``, which may be earlier than ``now_ms`` by a clock that is in doubt; None means that
     the clock is not."""
@@ -349,7 +349,7 @@ def find_work(
         now_ms if expiry_ms is None else expiry_ms, config.delete_retention_ms
     )
     if (dirty and ratio >= config.min_cleanable_dirty_ratio) or overdue or tombstones:
-        return Work(log, segments, dirty_from, ratio, overdue)
+        return CleaningWork(log, segments, dirty_from, ratio, overdue)
     return None
 
 

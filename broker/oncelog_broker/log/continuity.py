@@ -38,7 +38,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from oncelog_broker.log.checkpoint import CONTINUITY
-from oncelog_broker.log.claims import KeptData, KeptPartitions, Loss, vouched
+from oncelog_broker.log.claims import KeptData, Loss, VouchedPartitions, vouched
 from oncelog_broker.log.continuity_record import ContinuityRecord
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.safeguards import SAFE, LogSafeguards
@@ -60,7 +60,7 @@ class Continuity:
         self._safeguards = safeguards
         self.broker_epoch = NO_EPOCH
         """It is the broker epoch of the newest registration."""
-        self.listed: list[KeptPartitions] = []
+        self.listed: list[VouchedPartitions] = []
         """These were to be said beside the last claim."""
         self._kept = KeptData(None, None, Loss.ALL)
         self._own: dict[str, KeptData] = {}

@@ -18,10 +18,10 @@ from oncelog_broker.log.index_file import (
 )
 from oncelog_runtime.files import Files
 
-__all__ = ["Columns", "read_columns", "read_summary"]
+__all__ = ["IndexColumns", "read_columns", "read_summary"]
 
 
-class Columns(NamedTuple):
+class IndexColumns(NamedTuple):
     """These are the blocks of both files that hold, without the empty ones."""
 
     offsets: list[IndexBlock]
@@ -32,7 +32,7 @@ class Columns(NamedTuple):
     """The end of the index file says this."""
 
 
-def read_columns(files: Files, prefix: str) -> Columns:
+def read_columns(files: Files, prefix: str) -> IndexColumns:
     """Read the index files of the segment whose files begin with ``prefix``."""
     whole, summary = True, None
     columns = []
@@ -50,7 +50,7 @@ def read_columns(files: Files, prefix: str) -> Columns:
         if suffix == INDEX_SUFFIX:
             summary = blocks[-1].summary if blocks and intact else None
     offsets, times = columns
-    return Columns(offsets, times, whole, summary)
+    return IndexColumns(offsets, times, whole, summary)
 
 
 def read_summary(files: Files, prefix: str, size_bytes: int, base_offset: int) -> Summary | None:

@@ -280,7 +280,7 @@ class LogManager:
             synced = safeguards.synced_offsets(marks if points is None else points)
             same_run = log_dir.same_run and log_dir.directory_id not in self._failed_before
             may_be_cached = not (log_dir.was_clean or log_dir.other_run)
-            plan = _Plan(
+            plan = _CheckpointPlan(
                 clean,
                 self._clock.stamp_of(self._clock.latest_ms()),
                 safeguards.has_all_writes(same_run),
@@ -328,7 +328,7 @@ class LogManager:
     def _load_group(
         self,
         log_dir: LogDir,
-        plan: _Plan,
+        plan: _CheckpointPlan,
         partitions: list[tuple[TopicPartition, str]],
         progress: LoadProgress,
     ) -> list[LoadedLog | None]:
@@ -562,7 +562,7 @@ class LogManager:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _CheckpointPlan:
     """The checkpoints of one directory say this."""
 
     clean: bool

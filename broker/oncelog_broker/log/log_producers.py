@@ -98,7 +98,7 @@ class _Snapshot:
         self.aborted = aborted
 
 
-class _Reading:
+class _Rereading:
     """Producers are being read again, of a log that was truncated to ``end``."""
 
     def __init__(self, end: int, unknown: dict[int, None]) -> None:
@@ -131,7 +131,7 @@ class LogProducers:
         """Take over what recovery found."""
         self._log = log
         self._state = state
-        self._reading: _Reading | None = None
+        self._reading: _Rereading | None = None
         self.leadership_terms = 0
         """The replica has begun or ended to lead so often: a guard is of one leadership term."""
         self._snapshots = snapshots or ProducerSnapshots(log.log_dir.files, log.directory)
@@ -378,7 +378,7 @@ class LogProducers:
         if not unknown or not end:
             return self._state.recount(end)
         logger.info("producers_read_again", partition=log.topic_partition, producers=len(unknown))
-        self._reading = _Reading(end, unknown)
+        self._reading = _Rereading(end, unknown)
         # A turn has had enough work where many producers were looked at.
         few = self.count <= PRODUCERS_PER_TURN
         if (not few or self._read_some()) and not log.log_dir.slices.add(self._read_more):
@@ -404,7 +404,7 @@ class LogProducers:
             self._has_read(reading, str(stop.value))
             return False
 
-    def _has_read(self, reading: _Reading, damage: str) -> None:
+    def _has_read(self, reading: _Rereading, damage: str) -> None:
         assert reading.found is not None
         self._reading = None
         self._log.declare_damaged(damage)

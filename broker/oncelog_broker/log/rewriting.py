@@ -70,7 +70,7 @@ class AbortedRanges:
         return number >= 0 and header.base_offset < ranges[number][1]
 
 
-class Source(NamedTuple):
+class SourceSegment(NamedTuple):
     """It is a segment that is to be read."""
 
     path: str
@@ -79,7 +79,7 @@ class Source(NamedTuple):
     size_bytes: int
 
     @classmethod
-    def of(cls, segment: Segment) -> Source:
+    def of(cls, segment: Segment) -> SourceSegment:
         """Return the source of a segment as it is now."""
         return cls(segment.path, segment.base_offset, segment.next_offset, segment.size_bytes)
 
@@ -126,7 +126,7 @@ class Written:
     """These are the offsets of the markers that went."""
 
 
-def read_keys(files: Files, sources: Sequence[Source], known: Known) -> Iterator[int]:
+def read_keys(files: Files, sources: Sequence[SourceSegment], known: Known) -> Iterator[int]:
     """Fill the map with the keys from ``known.upto`` on, while there is room. Yield the bytes read
     in each slice. Raises OSError, CorruptBatchError, UncleanableError."""
     size, cost = 0, 0.0
@@ -150,7 +150,7 @@ def read_keys(files: Files, sources: Sequence[Source], known: Known) -> Iterator
 
 def rewrite(
     files: Files,
-    sources: Sequence[Source],
+    sources: Sequence[SourceSegment],
     rule: Rule,
     segment: Segment,
     written: Written,
@@ -204,7 +204,7 @@ def _flush(file: File, out: list[Buffer]) -> int:
 
 
 def _what_stays(
-    source: Source, header: BatchHeader, batch: memoryview, rule: Rule, written: Written
+    source: SourceSegment, header: BatchHeader, batch: memoryview, rule: Rule, written: Written
 ) -> Buffer | None:
     """Return the batch, what is left of it, or None."""
     last = header.base_offset in rule.last_batches
@@ -252,7 +252,7 @@ def _marker_stays(header: BatchHeader, rule: Rule, written: Written) -> bool:
     return False
 
 
-def _decode(source: Source, batch: memoryview) -> RecordColumns:
+def _decode(source: SourceSegment, batch: memoryview) -> RecordColumns:
     try:
         return decode_batch(batch, verify=False)
     except (CorruptBatchError, CodecUnavailableError) as error:
@@ -265,7 +265,7 @@ def _cost(header: BatchHeader, batch: memoryview) -> float:
     return _BATCH_COST + _RECORD_COST * header.record_count + _BYTE_COST * len(batch)
 
 
-def _check_epoch(source: Source, rule: Rule, header: BatchHeader) -> None:
+def _check_epoch(source: SourceSegment, rule: Rule, header: BatchHeader) -> None:
     if header.base_offset >= rule.epochs_from:
         known = rule.epochs.epoch_at(header.base_offset)
         if known >= 0 and header.leader_epoch != known:
@@ -275,7 +275,7 @@ def _check_epoch(source: Source, rule: Rule, header: BatchHeader) -> None:
             )
 
 
-def _batches(files: Files, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
+def _batches(files: Files, source: SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield every batch of a segment, checked. Raises OSError, CorruptBatchError."""
     file = files.open(source.path)
     position, expected = 0, source.base_offset

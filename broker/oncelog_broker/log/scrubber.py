@@ -54,7 +54,7 @@ class Stretch(NamedTuple):
     """The segment had so many bytes when the job was made."""
 
 
-class Job(NamedTuple):
+class ScrubJob(NamedTuple):
     """An executor is to read this of one log."""
 
     stretches: list[Stretch]
@@ -151,7 +151,7 @@ class Scrubber:
             if next_offset >= recovery_point or not stretches:
                 return
             epochs = EpochHistory(log.epochs.entries())
-            job = Job(stretches, next_offset, epochs, log.log_start_offset)
+            job = ScrubJob(stretches, next_offset, epochs, log.log_start_offset)
             unreadable: OSError | None = None
             try:
                 checked = await self._log_dir.jobs.run(check, self._log_dir.files, job)
@@ -217,7 +217,7 @@ def _gather(log: PartitionLog, base_offset: int, position: int, next_offset: int
     return stretches
 
 
-def check(files: Files, job: Job) -> Checked:
+def check(files: Files, job: ScrubJob) -> Checked:
     """Read a chunk's worth of batches. Runs in an executor. Raises OSError."""
     next_offset, read_bytes = job.next_offset, 0
     for stretch in job.stretches:
@@ -248,7 +248,7 @@ def check(files: Files, job: Job) -> Checked:
     return Checked(next_offset, stretch.base_offset, position, read_bytes)
 
 
-def _check_epoch(job: Job, header: BatchHeader) -> None:
+def _check_epoch(job: ScrubJob, header: BatchHeader) -> None:
     if header.base_offset < job.epochs_from:
         return
     known = job.epochs.epoch_at(header.base_offset)

@@ -13,7 +13,7 @@ from enum import Enum, unique
 
 
 @unique
-class Kind(Enum):
+class MetricKind(Enum):
     """The type of a metric is named as Prometheus names it."""
 
     GAUGE = "gauge"
@@ -26,7 +26,7 @@ class Metric:
     """A metric is one family of series. Metrics are compared by identity."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     """These labels come beside ``broker``."""
@@ -40,15 +40,15 @@ class Metric:
 
 
 def _gauge(name: str, text: str, *labels: str, kafka: str = "") -> Metric:
-    return Metric(name, Kind.GAUGE, text, labels, kafka)
+    return Metric(name, MetricKind.GAUGE, text, labels, kafka)
 
 
 def _counter(name: str, text: str, *labels: str, kafka: str = "") -> Metric:
-    return Metric(name, Kind.COUNTER, text, labels, kafka)
+    return Metric(name, MetricKind.COUNTER, text, labels, kafka)
 
 
 def _histogram(name: str, text: str, *labels: str, kafka: str = "") -> Metric:
-    return Metric(name, Kind.HISTOGRAM, text, labels, kafka)
+    return Metric(name, MetricKind.HISTOGRAM, text, labels, kafka)
 
 
 # ---- broker

@@ -97,7 +97,7 @@ class Endpoint:
             return PlainTextResponse("the broker has stopped\n", status)
         return Response(b"".join(pieces), media_type=CONTENT_TYPE)
 
-    def _probe(self, judge: Callable[[], probes.Verdict]) -> Answerer:
+    def _probe(self, judge: Callable[[], probes.ProbeVerdict]) -> Answerer:
         async def answer(_: Request) -> Response:
             verdict = judge()
             status = HTTPStatus.OK if verdict.ok else HTTPStatus.SERVICE_UNAVAILABLE

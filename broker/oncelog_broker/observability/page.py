@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.utils import floatToGoString
 
-from oncelog_broker.observability.catalogue import CATALOGUE, Kind, Metric
+from oncelog_broker.observability.catalogue import CATALOGUE, Metric, MetricKind
 from oncelog_runtime.observe import Histogram, Stopwatch
 
 SLICE_S = 0.004
@@ -32,10 +32,10 @@ be too long."""
 _BOUNDS = [*map(floatToGoString, Histogram.BOUNDS_S), "+Inf"]
 
 _Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
-_FAMILIES: dict[Kind, type[_Family]] = {
-    Kind.GAUGE: GaugeMetricFamily,
-    Kind.COUNTER: CounterMetricFamily,
-    Kind.HISTOGRAM: HistogramMetricFamily,
+_FAMILIES: dict[MetricKind, type[_Family]] = {
+    MetricKind.GAUGE: GaugeMetricFamily,
+    MetricKind.COUNTER: CounterMetricFamily,
+    MetricKind.HISTOGRAM: HistogramMetricFamily,
 }
 
 

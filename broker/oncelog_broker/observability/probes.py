@@ -19,7 +19,7 @@ from oncelog_controller.store import SessionState
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProbeVerdict:
     """A verdict answers one probe."""
 
     ok: bool
@@ -31,16 +31,16 @@ class Verdict:
     """The warnings name what is wrong without being a reason."""
 
 
-def live() -> Verdict:
+def live() -> ProbeVerdict:
     """Return "live": that this runs on the loop is the answer."""
-    return Verdict(True, "live")
+    return ProbeVerdict(True, "live")
 
 
-def started(broker: Broker) -> Verdict:
+def started(broker: Broker) -> ProbeVerdict:
     """Return whether the broker has begun to serve; it stays so until it is stopped."""
     if broker.phase in (BrokerPhase.SERVING, BrokerPhase.STOPPING):
-        return Verdict(True, "started")
-    return Verdict(False, broker.phase.label, [start_progress(broker)])
+        return ProbeVerdict(True, "started")
+    return ProbeVerdict(False, broker.phase.label, [start_progress(broker)])
 
 
 def start_progress(broker: Broker) -> str:
@@ -51,7 +51,7 @@ def start_progress(broker: Broker) -> str:
     return "; ".join([phase.value, *(each.describe() for each in broker.logs.progress)])
 
 
-def ready(broker: Broker) -> Verdict:
+def ready(broker: Broker) -> ProbeVerdict:
     """Return whether clients and other brokers may count on this one now."""
     warnings = [
         f"log directory {each.path} is offline: {each.failure}"
@@ -59,20 +59,20 @@ def ready(broker: Broker) -> Verdict:
         if not each.online
     ]
     if broker.failed.done() and not broker.failed.cancelled():
-        return Verdict(False, "failed", [f"it fails: {broker.failed.exception()}"], warnings)
+        return ProbeVerdict(False, "failed", [f"it fails: {broker.failed.exception()}"], warnings)
     if broker.phase is not BrokerPhase.SERVING:
-        return Verdict(False, broker.phase.label, [start_progress(broker)], warnings)
+        return ProbeVerdict(False, broker.phase.label, [start_progress(broker)], warnings)
     store = broker.metadata_store
     if store.state is SessionState.DISCONNECTED:
         warnings.append("no contact with ZooKeeper; serving until the session expires")
     if broker.membership is None or not broker.membership.is_registered:
         expired = store.state is SessionState.EXPIRED
         why = "the ZooKeeper session has expired" if expired else "it is registering again"
-        return Verdict(False, "fenced", [why], warnings)
-    return Verdict(True, "ready", [], warnings)
+        return ProbeVerdict(False, "fenced", [why], warnings)
+    return ProbeVerdict(True, "ready", [], warnings)
 
 
-def document(broker: Broker, verdict: Verdict) -> dict[str, Any]:
+def document(broker: Broker, verdict: ProbeVerdict) -> dict[str, Any]:
     """Return the verdict, to be told as JSON."""
     told: dict[str, Any] = {
         "status": verdict.status,

@@ -61,7 +61,7 @@ LOOK_AGAIN_S = 0.01
 
 
 class ConsumerFetch:
-    """It is one parked fetch, and a ``Reader`` of every partition that it waits for."""
+    """It is one parked fetch, and a ``PartitionReader`` of every partition that it waits for."""
 
     def __init__(
         self,

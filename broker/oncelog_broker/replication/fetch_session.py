@@ -149,7 +149,7 @@ def _check_sent(partition: Partition, entry: SessionEntry) -> None:
         raise CorruptMessageError(str(error)) from error
 
 
-class _Parked(NamedTuple):
+class _DelayedFetch(NamedTuple):
     request: FetchRequest
     respond: Respond
 
@@ -173,7 +173,7 @@ class FollowerSession:
         self._entries: dict[TopicPartition, SessionEntry] = {}
         self._news: dict[SessionEntry, None] = {}
         self._next_epoch = 0
-        self._parked: _Parked | None = None
+        self._parked: _DelayedFetch | None = None
         self._deadline: Deadline | None = None
         self._wake_scheduled = False
         self._loop = asyncio.get_running_loop()
@@ -207,7 +207,7 @@ class FollowerSession:
             for named in topic.partitions:
                 topic_partition = TopicPartition(topic.topic, named.partition)
                 self._name(topic_partition, topic.topic_id, named, request, now)
-        self._parked = _Parked(request, respond)
+        self._parked = _DelayedFetch(request, respond)
         if request.max_wait_ms == 0:
             self._answer()
         elif self._news:

@@ -28,7 +28,7 @@ ITEMS_MAX = 1_000
 """One request has at most so many proposals."""
 
 
-class _Asked(NamedTuple):
+class _SentProposal(NamedTuple):
     partition: Partition
     item: AlterPartitionItem
 
@@ -95,7 +95,7 @@ class IsrSender:
         return self._settle(asked, results)
 
     def _settle(
-        self, asked: list[_Asked], results: dict[TopicPartition, AlterPartitionResult]
+        self, asked: list[_SentProposal], results: dict[TopicPartition, AlterPartitionResult]
     ) -> bool:
         now = asyncio.get_running_loop().time()
         settled = True
@@ -112,14 +112,14 @@ class IsrSender:
                 settled = settled and result is not None and result.error_code == 0
         return settled
 
-    def _take_queue(self) -> list[_Asked]:
-        asked: list[_Asked] = []
+    def _take_queue(self) -> list[_SentProposal]:
+        asked: list[_SentProposal] = []
         while self._queue and len(asked) < ITEMS_MAX:
             partition = next(iter(self._queue))
             del self._queue[partition]
             item = partition.isr_item()
             if item is not None:
-                asked.append(_Asked(partition, item))
+                asked.append(_SentProposal(partition, item))
         if not self._queue:
             self._filled.clear()
         return asked

@@ -12,8 +12,8 @@ Rules
   and last stable offset only rise within its epoch. The latter stops at the first transaction whose
   marker is not committed [I15]; it moves with the high watermark. A replica that finds this or
   another invariant broken goes out of service (``invariants``).
-* Readers are told of news (``Reader``), they do not poll. Parked produces hear of their offset, or
-  of the end of the role in which they were parked.
+* Readers are told of news (``PartitionReader``), they do not poll. Parked produces hear of their
+  offset, or of the end of the role in which they were parked.
 * A follower's log is truncated where the common part with its leader's ends (KIP-279), also when
   that is its end: an epoch without records must go (KAFKA-10706). The high watermark goes along;
   records truncated below it were committed, and are counted as lost. Producers and transactions are
@@ -30,13 +30,13 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.divergence import common_end, divergence
 from oncelog_broker.replication.invariants import InvariantError, check_offsets
 from oncelog_broker.replication.leadership import LeaderRole
-from oncelog_broker.replication.ports import Buffer, FetchPosition, Reader
+from oncelog_broker.replication.ports import Buffer, FetchPosition, PartitionReader
 from oncelog_broker.replication.progress import Contact, FollowerProgress
 from oncelog_broker.replication.record_deletion import RecordDeletion
 from oncelog_broker.replication.repair import Repair
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.replication.traffic import TopicTraffic
-from oncelog_broker.replication.waiters import OffsetCallback, OffsetWaiters, Waiter
+from oncelog_broker.replication.waiters import DelayedOperation, OffsetCallback, OffsetPurgatory
 from oncelog_protocol.errors import (
     CorruptMessageError,
     FencedLeaderEpochError,
@@ -119,9 +119,9 @@ class Partition:
         self._follower_fetches_synced_only = safeguards.follower_fetches_synced_only
         self._known_followers: dict[int, FollowerProgress] = {}
         """This was known when the replica led last; it is used without a safeguard only."""
-        self._committed_waiters = OffsetWaiters()
-        self._synced_waiters = OffsetWaiters()
-        self._readers: dict[Reader, None] = {}
+        self._committed_waiters = OffsetPurgatory()
+        self._synced_waiters = OffsetPurgatory()
+        self._readers: dict[PartitionReader, None] = {}
         log.producers.committed(self.high_watermark)
         log.tell_synced_to(self._on_synced)
 
@@ -378,7 +378,7 @@ class Partition:
             self._on_synced(log.synced_offset)
         return append
 
-    def when_committed(self, offset: int, callback: OffsetCallback) -> Waiter | None:
+    def when_committed(self, offset: int, callback: OffsetCallback) -> DelayedOperation | None:
         """Call back once the high watermark is at or past ``offset`` (an append's last offset + 1).
 
         The callback gets 0, or NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND or
@@ -390,7 +390,7 @@ class Partition:
             return None
         return self._committed_waiters.park(offset, callback)
 
-    def when_synced(self, offset: int, callback: OffsetCallback) -> Waiter | None:
+    def when_synced(self, offset: int, callback: OffsetCallback) -> DelayedOperation | None:
         """Call back once this replica's own disk holds everything below ``offset``."""
         if self.log.synced_offset >= offset or not self._leader_counts_synced_only:
             callback(0)
@@ -583,7 +583,7 @@ class Partition:
         CorruptMessageError and OSError when that cannot be known: nothing of it may be sent."""
         return self.log.aborted.find(start_offset, upto)
 
-    def add_reader(self, reader: Reader) -> None:
+    def add_reader(self, reader: PartitionReader) -> None:
         """Tell ``reader`` of news from now on."""
         self._readers[reader] = None
 
@@ -593,7 +593,7 @@ class Partition:
             reader.watermark_moved(True)
             reader.data_ready()
 
-    def remove_reader(self, reader: Reader) -> None:
+    def remove_reader(self, reader: PartitionReader) -> None:
         """Send no more news to ``reader``; it is harmless when there was none."""
         self._readers.pop(reader, None)
 

@@ -60,7 +60,7 @@ class FetchPosition(NamedTuple):
     log_start_offset: int = -1
 
 
-class Reader(Protocol):
+class PartitionReader(Protocol):
     """A reader of a partition wants to hear of news. Calls must be cheap."""
 
     def data_ready(self) -> None:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.leadership import LeaderRole
-from oncelog_broker.replication.waiters import OffsetCallback, OffsetWaiters, Waiter
+from oncelog_broker.replication.waiters import DelayedOperation, OffsetCallback, OffsetPurgatory
 from oncelog_protocol.errors import (
     NotEnoughReplicasError,
     OffsetOutOfRangeError,
@@ -57,7 +57,7 @@ class RecordDeletion:
         """``renew`` has a follower tell its leader where it stands."""
         self._replica = replica
         self._renew = renew
-        self.waiters = OffsetWaiters()
+        self.waiters = OffsetPurgatory()
         """Callers wait here for a low watermark."""
         self.named_start = 0
         """This follower has told its leader this start last."""
@@ -91,7 +91,7 @@ class RecordDeletion:
         leader.deleted_below(wanted)
         return wanted
 
-    def when_deleted(self, offset: int, callback: OffsetCallback) -> Waiter | None:
+    def when_deleted(self, offset: int, callback: OffsetCallback) -> DelayedOperation | None:
         """Call back once no replica that may lead has anything below ``offset``: with 0, or with
         NOT_LEADER_OR_FOLLOWER or STORAGE_ERROR. Return None when it was called at once."""
         if self.low_watermark() >= offset:

@@ -2,7 +2,7 @@
 
 There are two structures, both cheap per request and exact in their order:
 
-* ``OffsetWaiters`` (pure) keeps callbacks in the order of the offset they wait for. Reaching an
+* ``OffsetPurgatory`` (pure) keeps callbacks in the order of the offset they wait for. Reaching an
   offset costs O(those it wakes). There is one for the high watermark, and one for the leader's own
   synced offset.
 * ``Deadlines`` keeps all deadlines of a broker in buckets of 10 ms with *one* timer of the event
@@ -27,7 +27,7 @@ OffsetCallback = Callable[[int], None]
 """It is called with an error code, 0 when the offset was reached."""
 
 
-class Waiter:
+class DelayedOperation:
     """A waiter is one parked callback. ``cancel`` makes sure that it is not called any more."""
 
     __slots__ = ("callback", "offset")
@@ -47,20 +47,20 @@ class Waiter:
             callback(error_code)
 
 
-class OffsetWaiters:
+class OffsetPurgatory:
     """It keeps callbacks that wait for an offset to be reached."""
 
     __slots__ = ("_queue",)
 
     def __init__(self) -> None:
-        self._queue: deque[Waiter] = deque()
+        self._queue: deque[DelayedOperation] = deque()
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def park(self, offset: int, callback: OffsetCallback) -> Waiter:
+    def park(self, offset: int, callback: OffsetCallback) -> DelayedOperation:
         """Call back when ``reach`` is called with ``offset`` or more."""
-        waiter = Waiter(offset, callback)
+        waiter = DelayedOperation(offset, callback)
         queue = self._queue
         if queue and queue[-1].offset > offset:
             # Appends come in order, so this is rare: a caller asks about an older offset.

@@ -47,7 +47,7 @@ H = TypeVar("H", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Row(Generic[S, H]):
+class ApiRow(Generic[S, H]):
     """It is one API, served by a handler of kind ``H`` from a service ``S``."""
 
     api: ApiKey
@@ -57,23 +57,23 @@ class Row(Generic[S, H]):
     """It picks the method of the service, once, when handlers are made."""
 
 
-def handlers(rows: Iterable[Row[S, H]], service: S, authorizer: Authorizer) -> dict[ApiKey, H]:
+def handlers(rows: Iterable[ApiRow[S, H]], service: S, authorizer: Authorizer) -> dict[ApiKey, H]:
     """Return a handler for each row."""
     return {row.api: row.kind(row.access, row.method(service), authorizer) for row in rows}
 
 
 _READ_GROUP = Access(READ, GROUP, "group_id")
 
-GROUPS: tuple[Row[GroupCoordinator, Handler], ...] = (
+GROUPS: tuple[ApiRow[GroupCoordinator, Handler], ...] = (
     # Parked until the round is complete.
-    Row(ApiKey.JOIN_GROUP, _READ_GROUP, HandedOnWithPeer, lambda groups: groups.join),
+    ApiRow(ApiKey.JOIN_GROUP, _READ_GROUP, HandedOnWithPeer, lambda groups: groups.join),
     # Parked until the leader's assignments are durable.
-    Row(ApiKey.SYNC_GROUP, _READ_GROUP, HandedOn, lambda groups: groups.sync),
-    Row(ApiKey.HEARTBEAT, _READ_GROUP, HandedOn, lambda groups: groups.heartbeat),
+    ApiRow(ApiKey.SYNC_GROUP, _READ_GROUP, HandedOn, lambda groups: groups.sync),
+    ApiRow(ApiKey.HEARTBEAT, _READ_GROUP, HandedOn, lambda groups: groups.heartbeat),
     # Answered at once, or when a group that is empty now is known to be.
-    Row(ApiKey.LEAVE_GROUP, _READ_GROUP, HandedOn, lambda groups: groups.leave),
+    ApiRow(ApiKey.LEAVE_GROUP, _READ_GROUP, HandedOn, lambda groups: groups.leave),
     # COORDINATOR_LOAD_IN_PROGRESS stands beside what is known already.
-    Row(
+    ApiRow(
         ApiKey.LIST_GROUPS,
         Access(DESCRIBE, GROUP, "groups[].group_id", or_cluster=True),
         Listed,
@@ -83,25 +83,25 @@ GROUPS: tuple[Row[GroupCoordinator, Handler], ...] = (
 
 _WRITE_ID = Access(WRITE, TRANSACTIONAL_ID, "transactional_id")
 
-TRANSACTIONS: tuple[Row[TransactionsPort, Handler], ...] = (
+TRANSACTIONS: tuple[ApiRow[TransactionsPort, Handler], ...] = (
     # Answered when the end is decided for good.
-    Row(ApiKey.END_TXN, _WRITE_ID, HandedOnUnderId, lambda transactions: transactions.end_txn),
+    ApiRow(ApiKey.END_TXN, _WRITE_ID, HandedOnUnderId, lambda transactions: transactions.end_txn),
     # An ordinal binds nothing, so that everybody may have one.
-    Row(
+    ApiRow(
         ApiKey.BEGIN_SHARED_TXN,
         NOTHING,
         HandedOnForAll,
         lambda transactions: transactions.begin_shared,
     ),
-    Row(ApiKey.JOIN_TXN, _WRITE_ID, HandedOnUnderId, lambda transactions: transactions.join),
-    Row(
+    ApiRow(ApiKey.JOIN_TXN, _WRITE_ID, HandedOnUnderId, lambda transactions: transactions.join),
+    ApiRow(
         ApiKey.END_SHARED_TXN,
         _WRITE_ID,
         HandedOnUnderId,
         lambda transactions: transactions.end_shared,
     ),
     # COORDINATOR_LOAD_IN_PROGRESS stands beside what is known already.
-    Row(
+    ApiRow(
         ApiKey.LIST_TRANSACTIONS,
         Access(DESCRIBE, TRANSACTIONAL_ID, "transactions[].transactional_id"),
         Listed,
@@ -109,48 +109,48 @@ TRANSACTIONS: tuple[Row[TransactionsPort, Handler], ...] = (
     ),
 )
 
-CONTROLLER: tuple[Row[ControllerRequests, AsyncHandler], ...] = (
+CONTROLLER: tuple[ApiRow[ControllerRequests, AsyncHandler], ...] = (
     # Any broker but the controller answers NOT_CONTROLLER.
-    Row(
+    ApiRow(
         ApiKey.CREATE_TOPICS,
         Access(CREATE, TOPIC, "topics[].topic"),
         TopicsToController,
         lambda requests: requests.topics,
     ),
-    Row(
+    ApiRow(
         ApiKey.DELETE_TOPICS,
         Access(DELETE, TOPIC, "topics[]"),
         TopicsToController,
         lambda requests: requests.topics,
     ),
-    Row(
+    ApiRow(
         ApiKey.CREATE_PARTITIONS,
         Access(ALTER, TOPIC, "topics[].topic"),
         TopicsToController,
         lambda requests: requests.topics,
     ),
-    Row(
+    ApiRow(
         ApiKey.ELECT_LEADERS,
         Access(ALTER, CLUSTER),
         ToController,
         lambda requests: requests.controller.handle,
     ),
     # Partition leaders ask for other ISRs.
-    Row(
+    ApiRow(
         ApiKey.ALTER_PARTITION,
         BETWEEN_BROKERS,
         BrokerToController,
         lambda requests: requests.controller.handle,
     ),
     # A broker that stops has its leaderships moved.
-    Row(
+    ApiRow(
         ApiKey.CONTROLLED_SHUTDOWN,
         BETWEEN_BROKERS,
         BrokerToController,
         lambda requests: requests.controller.handle,
     ),
     # A broker asks for a block of producer ids.
-    Row(
+    ApiRow(
         ApiKey.ALLOCATE_PRODUCER_IDS,
         BETWEEN_BROKERS,
         BrokerToController,

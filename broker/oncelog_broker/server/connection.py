@@ -48,7 +48,9 @@ class Dispatcher(Protocol):
 
     stats: RequestStats
 
-    def dispatch(self, context: RequestContext, incoming: IncomingRequest, respond: Slot) -> None:
+    def dispatch(
+        self, context: RequestContext, incoming: IncomingRequest, respond: ResponseSlot
+    ) -> None:
         """Serve one request.
 
         :raises RemoteProtocolError: the request contradicts its own payload.
@@ -94,7 +96,7 @@ class Acceptor(Protocol):
         ...
 
 
-class Slot:
+class ResponseSlot:
     """A slot is the place of one request in the order of answers. Calling it answers the
     request."""
 
@@ -167,7 +169,7 @@ class ServerChannel(asyncio.BufferedProtocol):
         self._measured_apis = frozenset() if listener.internal else MEASURED_APIS
         self._loop = listener.loop
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self._slots: deque[Slot] = deque()
+        self._slots: deque[ResponseSlot] = deque()
         self._backlog: deque[IncomingRequest] = deque()
         self._holding = 0
         self._queued_bytes = 0
@@ -334,7 +336,7 @@ class ServerChannel(asyncio.BufferedProtocol):
         """Say once that the peer broke the rules of the wire, then close."""
         self.listener.broken(self, str(exc))
 
-    def answered(self, slot: Slot) -> None:
+    def answered(self, slot: ResponseSlot) -> None:
         """Write what can be written, now that a slot has its answer."""
         self._queued_bytes += slot.size
         if slot.holding:
@@ -374,7 +376,7 @@ class ServerChannel(asyncio.BufferedProtocol):
     def _start(self, incoming: IncomingRequest) -> None:
         self._greeted = True
         holding = incoming.api_key in self._holding_apis
-        slot = Slot(self, incoming, holding)
+        slot = ResponseSlot(self, incoming, holding)
         self._slots.append(slot)
         if holding:
             self._holding += 1

@@ -57,7 +57,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class _Question(Protocol[T_co]):
+class _OffsetsQuery(Protocol[T_co]):
     """A question is asked of every partition."""
 
     @property
@@ -74,7 +74,7 @@ class _Question(Protocol[T_co]):
         ...
 
 
-class _EndsQuestion:
+class _EndsQuery:
     """It asks where a partition begins and ends."""
 
     times_ms = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
@@ -86,7 +86,7 @@ class _EndsQuestion:
         return offsets[0], offsets[1]
 
 
-class _TimesQuestion:
+class _TimesQuery:
     """It is the question for the ends of a partition at some times."""
 
     def __init__(self, times_ms: Sequence[int]) -> None:
@@ -125,7 +125,7 @@ class EndOffsets:
         """Return for each partition (log start, last stable offset), None where that is not known
         now."""
         found: Ends = dict.fromkeys(partitions)
-        await self._gather(found, _EndsQuestion())
+        await self._gather(found, _EndsQuery())
         return found
 
     async def at_times(
@@ -134,10 +134,12 @@ class EndOffsets:
         """Return for each partition the offset of the first record of each time or later, by the
         records' own timestamps; -1 where there is none yet, None where that is not known now."""
         found: Offsets = dict.fromkeys(partitions)
-        await self._gather(found, _TimesQuestion(times_ms))
+        await self._gather(found, _TimesQuery(times_ms))
         return found
 
-    async def _gather(self, found: dict[TopicPartition, T | None], question: _Question[T]) -> None:
+    async def _gather(
+        self, found: dict[TopicPartition, T | None], question: _OffsetsQuery[T]
+    ) -> None:
         """Put the question to the leader of each partition, and the answers where they belong."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in found:
@@ -173,7 +175,7 @@ class EndOffsets:
             channel.close("the broker stops")
         self._channels.clear()
 
-    def _own(self, tp: TopicPartition, question: _Question[T]) -> T | None:
+    def _own(self, tp: TopicPartition, question: _OffsetsQuery[T]) -> T | None:
         try:
             partition = self._replicas.partition(tp)
             partition.leader_role()
@@ -186,7 +188,7 @@ class EndOffsets:
         leader: int,
         partitions: Sequence[TopicPartition],
         found: dict[TopicPartition, T | None],
-        question: _Question[T],
+        question: _OffsetsQuery[T],
         deadline: float,
     ) -> None:
         """Ask one leader; a failure leaves its partitions unknown and harms no others."""
@@ -226,7 +228,7 @@ def _request(partitions: Sequence[TopicPartition], times_ms: Sequence[int]) -> L
 
 def _take(
     response: ListOffsetsResponse,
-    question: _Question[T],
+    question: _OffsetsQuery[T],
     found: dict[TopicPartition, T | None],
 ) -> None:
     """Take the answers, which come in the order of asking: all of a partition, then all of the

@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import Any
 
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, Authorizer
-from oncelog_broker.server.connection import Slot
+from oncelog_broker.server.connection import ResponseSlot
 from oncelog_broker.server.request import AsyncHandler, Handler, RequestContext
 from oncelog_broker.server.request_stats import RequestStats
 from oncelog_protocol.connection import IncomingRequest
@@ -83,7 +83,9 @@ class Router:
         """Return the API keys that have a handler."""
         return frozenset(self._handlers) | frozenset(self._async_handlers)
 
-    def dispatch(self, context: RequestContext, incoming: IncomingRequest, respond: Slot) -> None:
+    def dispatch(
+        self, context: RequestContext, incoming: IncomingRequest, respond: ResponseSlot
+    ) -> None:
         """Serve one request.
 
         :raises RemoteProtocolError: the request contradicts its own payload; the connection must
@@ -126,7 +128,11 @@ class Router:
             raise BrokerNotAvailableError
 
     async def _serve(
-        self, handler: AsyncHandler, context: RequestContext, request: Request, respond: Slot
+        self,
+        handler: AsyncHandler,
+        context: RequestContext,
+        request: Request,
+        respond: ResponseSlot,
     ) -> None:
         try:
             response = await handler.handle_async(context, request)
@@ -135,7 +141,7 @@ class Router:
         else:
             respond(response)
 
-    def _failed(self, request: Request, respond: Slot, exc: Exception) -> None:
+    def _failed(self, request: Request, respond: ResponseSlot, exc: Exception) -> None:
         if respond.done:
             logger.error(
                 "request_failed_after_answer", request=type(request).__name__, exc_info=exc
@@ -163,7 +169,7 @@ class Router:
             respond(refusal(request, code))
 
     @staticmethod
-    def _unsupported(incoming: IncomingRequest, respond: Slot) -> None:
+    def _unsupported(incoming: IncomingRequest, respond: ResponseSlot) -> None:
         """Name what is spoken here; the connection ends, as what follows may not be understood."""
         logger.debug(
             "request_not_spoken", api_key=incoming.api_key, api_version=incoming.api_version

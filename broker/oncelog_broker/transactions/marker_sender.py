@@ -24,7 +24,7 @@ from functools import partial
 
 from oncelog_broker.coordinator.ports import MarkerOrder
 from oncelog_broker.transactions.marker_writer import MARKER_WAIT_S, MarkerWriter
-from oncelog_broker.transactions.ports import BrokerCalls, ClusterView
+from oncelog_broker.transactions.ports import BrokerCallsPort, ClusterView
 from oncelog_protocol.errors import (
     NO_ERROR,
     CoordinatorNotAvailableError,
@@ -65,7 +65,7 @@ FIRST_LANE, NEXT_LANE = 100, 101
 """These are connections of their own: for first attempts, and for all further ones."""
 
 
-class _Order:
+class _PendingCompletion:
     """It is an order that is under way."""
 
     __slots__ = ("done", "open_count", "order")
@@ -95,7 +95,7 @@ class _Marker:
 
     def __init__(
         self,
-        order: _Order,
+        order: _PendingCompletion,
         producer_id: int,
         producer_epoch: int,
         commit: bool,
@@ -127,7 +127,7 @@ class _Lane:
 
 
 class MarkerSender:
-    """It fulfils ``coordinator.ports.MarkerSender``. It is made open; ``close`` ends it.
+    """It fulfils ``coordinator.ports.MarkerSenderPort``. It is made open; ``close`` ends it.
 
     :param is_deleted: whether a partition that was there once is no more, for certain; raises when
         that cannot be said now.
@@ -139,7 +139,7 @@ class MarkerSender:
         *,
         broker_id: int,
         image: ClusterView,
-        calls: BrokerCalls,
+        calls: BrokerCallsPort,
         writer: MarkerWriter,
         tasks: Tasks,
         is_deleted: Callable[[TopicPartition], Awaitable[bool]],
@@ -164,7 +164,7 @@ class MarkerSender:
     def send(self, order: MarkerOrder, done: Callable[[], None]) -> Callable[[], None]:
         """Write the markers of ``order``, for ever if need be; ``done`` is called once they all
         are, not before this has returned. Return what cancels it."""
-        under_way = _Order(order, done)
+        under_way = _PendingCompletion(order, done)
         markers = [
             _Marker(under_way, producer_id, producer_epoch, commit, where)
             for producer_id, producer_epoch, commit, partitions in order.markers
@@ -322,7 +322,7 @@ class _Batch:
     __slots__ = ("_markers", "wire")
 
     def __init__(self, markers: list[_Marker]) -> None:
-        grouped: dict[tuple[_Order, int, int, bool], list[_Marker]] = {}
+        grouped: dict[tuple[_PendingCompletion, int, int, bool], list[_Marker]] = {}
         for marker in markers:
             key = marker.order, marker.producer_id, marker.producer_epoch, marker.commit
             grouped.setdefault(key, []).append(marker)

@@ -46,7 +46,7 @@ class TopicSizes(Protocol):
         ...
 
 
-class BrokerCalls(Protocol):
+class BrokerCallsPort(Protocol):
     """It sends requests to other brokers; ``server.broker_calls.BrokerCalls`` is one."""
 
     async def call(

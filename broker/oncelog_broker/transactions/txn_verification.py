@@ -22,7 +22,7 @@ from functools import partial
 
 from oncelog_broker.transactions.ports import (
     AddsPartitions,
-    BrokerCalls,
+    BrokerCallsPort,
     ClusterView,
     TopicSizes,
 )
@@ -78,7 +78,7 @@ _ASK_AGAIN = frozenset(
 )
 
 
-class _Question:
+class _PendingVerification:
     """It asks whether a partition is in a transaction."""
 
     __slots__ = ("added", "again", "callback", "deadline_s", "pause_s")
@@ -106,7 +106,7 @@ class _Broker:
     __slots__ = ("free", "queue")
 
     def __init__(self, *, again: bool) -> None:
-        self.queue: deque[_Question] = deque()
+        self.queue: deque[_PendingVerification] = deque()
         self.free = list(range(LANES, LANES + LANES_AGAIN) if again else range(LANES))
 
 
@@ -119,7 +119,7 @@ class TransactionVerifier:
         broker_id: int,
         image: ClusterView,
         topics: TopicSizes,
-        calls: BrokerCalls,
+        calls: BrokerCallsPort,
         transactions: AddsPartitions,
         tasks: Tasks,
     ) -> None:
@@ -148,7 +148,7 @@ class TransactionVerifier:
         """
         topics = [TxnTopic(topic_partition.topic, [topic_partition.partition])]
         added = AddedTransaction(transactional_id, producer_id, producer_epoch, topics)
-        self._ask(_Question(added, callback, self._loop.time() + VERIFY_S))
+        self._ask(_PendingVerification(added, callback, self._loop.time() + VERIFY_S))
 
     def close(self) -> None:
         """Ask nothing any more; callers that wait are told COORDINATOR_NOT_AVAILABLE."""
@@ -160,7 +160,7 @@ class TransactionVerifier:
 
     # ---- asking
 
-    def _ask(self, question: _Question) -> None:
+    def _ask(self, question: _PendingVerification) -> None:
         if self._closed or self._tasks.closed:
             question.callback(CoordinatorNotAvailableError.code)
             return
@@ -214,7 +214,9 @@ class TransactionVerifier:
             broker.free.append(lane)
             broker.free.sort()
 
-    async def _ask_broker(self, coordinator: int, lane: int, batch: list[_Question]) -> None:
+    async def _ask_broker(
+        self, coordinator: int, lane: int, batch: list[_PendingVerification]
+    ) -> None:
         """Ask in one request; every question of ``batch`` is answered, or asked again later."""
         merged: dict[tuple[str, int, int], AddedTransaction] = {}
         for question in batch:
@@ -247,10 +249,10 @@ class TransactionVerifier:
 
     # ---- answers
 
-    def _answered_here(self, question: _Question, result: AddPartitionsResult) -> None:
+    def _answered_here(self, question: _PendingVerification, result: AddPartitionsResult) -> None:
         self._answered(question, result.error_code)
 
-    def _answered(self, question: _Question, error_code: int) -> None:
+    def _answered(self, question: _PendingVerification, error_code: int) -> None:
         if error_code not in _ASK_AGAIN:
             question.callback(error_code)
             return

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog_broker.log import claims
-from oncelog_broker.log.claims import KeptData, KeptPartitions, Loss, vouched
+from oncelog_broker.log.claims import KeptData, Loss, VouchedPartitions, vouched
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_testing.memory.files import MemoryFiles
 from support.logs import make_log, topic_config
@@ -26,7 +26,7 @@ def log(number: int, *, made: int = -1, topic_id: str = "id") -> PartitionLog:
 
 def listed(
     whole: KeptData, own: KeptData, *logs: PartitionLog, **more: Any
-) -> list[KeptPartitions]:
+) -> list[VouchedPartitions]:
     found, left_out = vouched(whole, [(own, logs)], **more)
     assert left_out == 0
     return found
@@ -34,20 +34,20 @@ def listed(
 
 def test_a_sound_directory_names_what_lies_in_it() -> None:
     assert listed(ALL_LOST, KEPT, log(2), log(0), log(1, topic_id="other")) == [
-        KeptPartitions(10, 40, {"id": frozenset([0, 2]), "other": frozenset([1])})
+        VouchedPartitions(10, 40, {"id": frozenset([0, 2]), "other": frozenset([1])})
     ]
 
 
 def test_a_partition_is_vouched_for_since_it_was_made_there() -> None:
     assert listed(ALL_LOST, KEPT, log(0, made=5), log(1, made=30)) == [
-        KeptPartitions(10, 40, {"id": frozenset([0])}),
-        KeptPartitions(30, 40, {"id": frozenset([1])}),
+        VouchedPartitions(10, 40, {"id": frozenset([0])}),
+        VouchedPartitions(30, 40, {"id": frozenset([1])}),
     ]
     unsafe_rule = without("vouch_since_made")
     (unsafe,) = listed(
         ALL_LOST, KEPT, log(0, made=5), log(1, made=30), since_made=unsafe_rule.vouched_since
     )
-    assert unsafe == KeptPartitions(10, 40, {"id": frozenset([0, 1])})
+    assert unsafe == VouchedPartitions(10, 40, {"id": frozenset([0, 1])})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from oncelog_broker.log.cleaner import Cleaner, Work, find_work, runs
+from oncelog_broker.log.cleaner import Cleaner, CleaningWork, find_work, runs
 from oncelog_broker.log.compaction import is_hole
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
@@ -396,7 +396,7 @@ def test_whatever_happens_to_the_log_meanwhile(change: Callable[[PartitionLog], 
         work = find_work(log, log.log_end_offset, NOW_MS)
         assert work is not None
 
-        async def go(cleaner: Cleaner = cleaner, work: Work = work) -> None:
+        async def go(cleaner: Cleaner = cleaner, work: CleaningWork = work) -> None:
             await cleaner.clean(work)
 
         run_inline(go())

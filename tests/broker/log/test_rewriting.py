@@ -15,7 +15,7 @@ from oncelog_broker.log.rewriting import (
     SYNC_BYTES,
     Known,
     Rule,
-    Source,
+    SourceSegment,
     Written,
     read_keys,
     rewrite,
@@ -54,7 +54,7 @@ def test_keys_are_read_from_where_the_dirty_part_begins() -> None:
     files = MemoryFiles("/data")
     log = filled(files, 100)
     known = Known(KeyMap(1 << 20), 95)
-    read = sum(read_keys(files, [Source.of(log.segments[0])], known))
+    read = sum(read_keys(files, [SourceSegment.of(log.segments[0])], known))
     assert read == log.segments[0].size_bytes
     assert dict(known.keys.newest) == {b"k%d" % n: 90 + n for n in range(5, 10)}
     assert known.upto == 100
@@ -64,14 +64,14 @@ def test_a_full_map_ends_the_first_half() -> None:
     files = MemoryFiles("/data")
     log = filled(files, 100)
     known = Known(KeyMap(500), 0)
-    list(read_keys(files, [Source.of(log.segments[0])], known))
+    list(read_keys(files, [SourceSegment.of(log.segments[0])], known))
     assert known.upto == len(known.keys) == 2
 
 
 def test_a_slice_is_small() -> None:
     files = MemoryFiles("/data")
     log = filled(files, 2000)
-    sources = [Source.of(log.segments[0])]
+    sources = [SourceSegment.of(log.segments[0])]
     known = Known(KeyMap(1 << 20), 0)
     slices = list(read_keys(files, sources, known))
     assert len(slices) > 5
@@ -89,7 +89,7 @@ def test_nothing_to_do_writes_the_same_bytes() -> None:
     files = MemoryFiles("/data")
     log = filled(files, 10)
     segment, written = target(log), Written()
-    source = Source.of(log.segments[0])
+    source = SourceSegment.of(log.segments[0])
     list(rewrite(files, [source], rule_of(log, KeyMap(1)), segment, written, NOW_MS))
     assert written == Written(changed=False, first_tombstone=NO_TOMBSTONE, records=0)
     assert files.read_bytes(segment.path) == files.read_bytes(source.path)
@@ -102,7 +102,7 @@ def test_the_first_tombstone_that_is_left_is_known() -> None:
     append(log, (b"d", None))
     log.roll()
     keys = KeyMap(1 << 20)
-    source = Source.of(log.segments[0])
+    source = SourceSegment.of(log.segments[0])
     for below, first in ((0, 0), (1, 2), (3, 3), (4, NO_TOMBSTONE)):
         segment, written = target(log), Written()
         list(rewrite(files, [source], rule_of(log, keys, below), segment, written, NOW_MS))
@@ -117,7 +117,7 @@ def test_the_first_tombstone_that_is_left_is_known() -> None:
 def test_whatever_does_not_hold_is_damage(position: int) -> None:
     files = MemoryFiles("/data")
     log = filled(files, 20)
-    source = Source.of(log.segments[0])
+    source = SourceSegment.of(log.segments[0])
     start = log.segments[0].header_at(7)[0]
     files.corrupt(source.path, start + position)
     with pytest.raises(CorruptBatchError, match="at byte|its history says"):
@@ -137,7 +137,7 @@ def test_every_flipped_bit_is_damage_before_anything_is_dropped_or_copied(place:
     sync(log)
     offset = ["a key's older value", "its newest value", "a hole"].index(place)
     start, header = log.segments[0].header_at(offset)
-    source = Source.of(log.segments[0])
+    source = SourceSegment.of(log.segments[0])
     for position in range(start, start + header.size_bytes):
         for bit in range(8):
             files.corrupt(source.path, position, 1 << bit)
@@ -159,7 +159,7 @@ def test_every_flipped_bit_is_damage_before_anything_is_dropped_or_copied(place:
 def test_a_segment_that_is_too_short_is_damage() -> None:
     files = MemoryFiles("/data")
     log = filled(files, 20)
-    source = Source.of(log.segments[0])
+    source = SourceSegment.of(log.segments[0])
     with pytest.raises(CorruptBatchError, match="ends at offset 20, not 21"):
         list(read_keys(files, [source._replace(next_offset=21)], Known(KeyMap(1 << 20), 0)))
     start = log.segments[0].header_at(19)[0]
@@ -176,7 +176,7 @@ def test_what_is_written_is_synced_by_and_by() -> None:
     log.roll()
     sync(log)
     segment = target(log)
-    source = Source.of(log.segments[0])
+    source = SourceSegment.of(log.segments[0])
     for _ in rewrite(files, [source], rule_of(log, KeyMap(1)), segment, Written(), NOW_MS):
         unsynced = files.size(segment.path) - len(files.durable_bytes(segment.path))
         assert unsynced < SYNC_BYTES + 1_500_000

@@ -14,7 +14,7 @@ from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES
-from oncelog_broker.log.scrubber import Job, Scrubber, Stretch, check
+from oncelog_broker.log.scrubber import Scrubber, ScrubJob, Stretch, check
 from oncelog_protocol.records.batch import CRC_OFFSET, EPOCH_OFFSET, iter_headers
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
@@ -284,7 +284,7 @@ def test_a_job_reads_no_more_than_its_share() -> None:
     fill(log, 10, size=SCAN_CHUNK_BYTES // 4)
     segment = log.segments.active
     stretch = Stretch(0, segment.path, 0, segment.size_bytes)
-    checked = check(files, Job([stretch], 0, EpochHistory(), 0))
+    checked = check(files, ScrubJob([stretch], 0, EpochHistory(), 0))
     assert SCAN_CHUNK_BYTES <= checked.read_bytes < 1.3 * SCAN_CHUNK_BYTES
     assert checked.position == checked.read_bytes
     assert checked.next_offset == 4

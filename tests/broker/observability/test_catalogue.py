@@ -7,7 +7,7 @@ import re
 import pytest
 
 from oncelog_broker.observability import catalogue
-from oncelog_broker.observability.catalogue import CATALOGUE, Kind, Metric
+from oncelog_broker.observability.catalogue import CATALOGUE, Metric, MetricKind
 
 METRICS = [metric for metrics in CATALOGUE.values() for metric in metrics]
 
@@ -21,9 +21,11 @@ def test_every_metric_of_the_module_is_on_the_page_once() -> None:
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_conventions(metric: Metric) -> None:
     assert re.fullmatch(r"(oncelog|process)(_[a-z0-9]+)+", metric.name)
-    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
-    assert not metric.name.endswith(("_bucket", "_count", "_sum")) or metric.kind is Kind.GAUGE
-    assert metric.kind is not Kind.HISTOGRAM or metric.name.endswith("_seconds")
+    assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)
+    assert (
+        not metric.name.endswith(("_bucket", "_count", "_sum")) or metric.kind is MetricKind.GAUGE
+    )
+    assert metric.kind is not MetricKind.HISTOGRAM or metric.name.endswith("_seconds")
     assert "_ms" not in metric.name
     assert metric.help.endswith(".")
     assert "broker" not in metric.labels

@@ -102,7 +102,7 @@ async def test_a_histogram() -> None:
 def test_what_the_catalogue_does_not_say_is_a_defect() -> None:
     page = Page(1, precise_time)
     with pytest.raises(LookupError, match="made_up"):
-        page.add(c.Metric("oncelog_made_up", c.Kind.GAUGE, "Nothing."), 1)
+        page.add(c.Metric("oncelog_made_up", c.MetricKind.GAUGE, "Nothing."), 1)
     with pytest.raises(ValueError, match="labels"):
         page.add(c.TOPIC_BYTES_IN, 1, "t", 3)
     with pytest.raises(ValueError, match="labels"):
@@ -114,7 +114,9 @@ def test_what_the_catalogue_does_not_say_is_a_defect() -> None:
 
 
 def test_names_that_clash_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = c.Metric("oncelog_event_loop_lag_seconds_count", c.Kind.GAUGE, "Of the histogram.")
+    count = c.Metric(
+        "oncelog_event_loop_lag_seconds_count", c.MetricKind.GAUGE, "Of the histogram."
+    )
     monkeypatch.setitem(c.CATALOGUE, "more", (count,))
     with pytest.raises(ValueError, match="Duplicated"):
         Page(1, precise_time)

@@ -69,7 +69,7 @@ async def test_zookeeper_lost_and_session_expired(tmp_path: Path) -> None:
         cluster.zookeeper.disconnect(store.session_id)
         await eventually(lambda: "no contact" in str(probes.ready(cluster.brokers[1]).warnings))
         assert await statuses(seen) == HEALTHY
-        verdicts: list[probes.Verdict] = []
+        verdicts: list[probes.ProbeVerdict] = []
         store.on_session.append(lambda _: verdicts.append(probes.ready(cluster.brokers[1])))
         session = store.session_id
         cluster.zookeeper.expire(session)

@@ -13,13 +13,13 @@ from oncelog_broker.replication.waiters import (
     Deadline,
     Deadlines,
     OffsetCallback,
-    OffsetWaiters,
+    OffsetPurgatory,
 )
 from support.waiting import eventually
 
 
 def test_reaching_an_offset_wakes_those_at_or_below_it_in_order() -> None:
-    waiters = OffsetWaiters()
+    waiters = OffsetPurgatory()
     called: list[tuple[int, int]] = []
 
     def note(offset: int) -> OffsetCallback:
@@ -35,7 +35,7 @@ def test_reaching_an_offset_wakes_those_at_or_below_it_in_order() -> None:
 
 
 def test_an_older_offset_may_be_asked_for_later() -> None:
-    waiters = OffsetWaiters()
+    waiters = OffsetPurgatory()
     called: list[int] = []
     waiters.park(30, lambda code: called.append(30))
     waiters.park(10, lambda code: called.append(10))
@@ -44,7 +44,7 @@ def test_an_older_offset_may_be_asked_for_later() -> None:
 
 
 def test_failing_tells_everybody_once() -> None:
-    waiters = OffsetWaiters()
+    waiters = OffsetPurgatory()
     called: list[int] = []
     waiters.park(10, called.append)
     cancelled = waiters.park(11, called.append)
@@ -55,7 +55,7 @@ def test_failing_tells_everybody_once() -> None:
 
 
 def test_a_callback_may_park_again() -> None:
-    waiters = OffsetWaiters()
+    waiters = OffsetPurgatory()
     called: list[str] = []
 
     def first(code: int) -> None:
@@ -73,7 +73,7 @@ def test_a_callback_may_park_again() -> None:
 def test_every_waiter_is_called_exactly_when_its_offset_is_reached(
     offsets: list[int], reached: list[int]
 ) -> None:
-    waiters = OffsetWaiters()
+    waiters = OffsetPurgatory()
     called: list[int] = []
 
     def note(offset: int) -> OffsetCallback:

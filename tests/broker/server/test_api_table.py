@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncelog_broker.server.access import BETWEEN_BROKERS, NOTHING, Access
-from oncelog_broker.server.api_table import CONTROLLER, GROUPS, TRANSACTIONS, Row, handlers
+from oncelog_broker.server.api_table import CONTROLLER, GROUPS, TRANSACTIONS, ApiRow, handlers
 from oncelog_broker.server.authorizer import (
     CLUSTER,
     CLUSTER_NAME,
@@ -49,7 +49,7 @@ from support.fake_transactions import FakeTransactions
 from support.group_world import GroupWorld
 from support.server import ControllerStub, DenyAll, Only, answer, make_context
 
-ROWS: list[Row[Any, Any]] = [*GROUPS, *TRANSACTIONS, *CONTROLLER]
+ROWS: list[ApiRow[Any, Any]] = [*GROUPS, *TRANSACTIONS, *CONTROLLER]
 ACCESS = {row.api: row.access for row in ROWS}
 
 OF_GROUPS: dict[ApiKey, Request] = {
@@ -125,7 +125,7 @@ def test_every_row_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.api.name)
-def test_what_names_the_resource_is_in_the_message(row: Row[Any, Any]) -> None:
+def test_what_names_the_resource_is_in_the_message(row: ApiRow[Any, Any]) -> None:
     request = REQUESTS[row.api]
     field = row.access.items or row.access.name
     if field:

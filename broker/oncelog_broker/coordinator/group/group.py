@@ -19,7 +19,7 @@ from oncelog_broker.coordinator.group.members import (
     restored,
     subscription_of,
 )
-from oncelog_broker.coordinator.group.records import CommittedOffset, PendingOffset, SavedGroup
+from oncelog_broker.coordinator.group.records import OffsetRecord, PendingOffset, SavedGroup
 from oncelog_broker.coordinator.group.states import GroupState, check_transition
 from oncelog_protocol.consumer_protocol import PROTOCOL_TYPE
 from oncelog_protocol.errors import (
@@ -58,7 +58,7 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None
         """These topics are subscribed to by members of the consumer protocol; None when unknown."""
         self.saved: SavedGroup | None = None
-        self.offsets: dict[TopicPartition, CommittedOffset] = {}
+        self.offsets: dict[TopicPartition, OffsetRecord] = {}
         self.pending_offsets: dict[TopicPartition, dict[int, PendingOffset]] = {}
         """Offsets in open transactions stand here by producer id, in the order in which they
         came."""
@@ -130,7 +130,7 @@ class Group:
     def move_to(self, state: GroupState, now_ms: int) -> None:
         """Go to a state, and remember since when.
 
-        :raises IllegalTransitionError: the state cannot follow, which is a defect of the
+        :raises IllegalGroupTransitionError: the state cannot follow, which is a defect of the
             coordinator.
         """
         check_transition(self.state, state)

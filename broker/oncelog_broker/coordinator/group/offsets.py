@@ -14,7 +14,7 @@ from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.members import Member
 from oncelog_broker.coordinator.group.pending import superseded
 from oncelog_broker.coordinator.group.records import (
-    CommittedOffset,
+    OffsetRecord,
     PendingOffset,
     offset_record,
     pending_record,
@@ -122,7 +122,7 @@ def to_commit(
                 answers.append(OffsetCommitPartitionResponse(item.partition, code))
                 continue
             answers.append(OffsetCommitPartitionResponse(item.partition))
-            committed = CommittedOffset(
+            committed = OffsetRecord(
                 item.offset, item.leader_epoch, metadata, now_ms, topic.topic_id
             )
             tp = TopicPartition(topic.topic, item.partition)

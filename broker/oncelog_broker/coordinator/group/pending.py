@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.records import (
-    CommittedOffset,
+    OffsetRecord,
     PendingOffset,
     offset_record,
     pending_record,
@@ -34,12 +34,12 @@ MARKER_BYTES_MAX = 256 * 1024
 """A marker writes so many bytes in one go; one batch must hold it. The rest follows."""
 
 
-class TxnGuard:
+class TxnOffsetsGuard:
     """Its holder may add offsets to the transaction for which it was taken, while it is valid."""
 
     __slots__ = ("_release", "partition", "valid")
 
-    def __init__(self, partition: int, release: Callable[[TxnGuard], None]) -> None:
+    def __init__(self, partition: int, release: Callable[[TxnOffsetsGuard], None]) -> None:
         self.partition = partition
         """This partition of the internal topic is to be added to the transaction."""
         self.valid = True
@@ -59,7 +59,7 @@ class PendingOffsets:
         self._by_producer: dict[int, dict[tuple[str, TopicPartition], PendingOffset]] = {}
         self._newest: dict[int, int] = {}
         """It maps those producers to their newest epoch."""
-        self._guards: dict[int, list[TxnGuard]] = {}
+        self._guards: dict[int, list[TxnOffsetsGuard]] = {}
         self._ending: dict[int, int] = {}
         """It holds the epochs of markers of which some pieces are written and some are not."""
 
@@ -101,17 +101,17 @@ class PendingOffsets:
         """Return whether nothing of this transaction is pending here."""
         return self._newest.get(producer_id) != producer_epoch
 
-    def take_guard(self, producer_id: int) -> TxnGuard:
+    def take_guard(self, producer_id: int) -> TxnOffsetsGuard:
         """Return a new guard, which is to be released."""
 
-        def release(guard: TxnGuard) -> None:
+        def release(guard: TxnOffsetsGuard) -> None:
             guards = self._guards.get(producer_id, [])
             if guard in guards:
                 guards.remove(guard)
                 if not guards:
                     del self._guards[producer_id]
 
-        guard = TxnGuard(self._partition, release)
+        guard = TxnOffsetsGuard(self._partition, release)
         self._guards.setdefault(producer_id, []).append(guard)
         return guard
 
@@ -178,7 +178,7 @@ def _ended(
 ) -> Iterator[CoordinatorRecord]:
     item = group.pending_offsets[tp][producer_id]
     if commit:
-        committed = CommittedOffset(
+        committed = OffsetRecord(
             item.offset, item.leader_epoch, item.metadata, now_ms, item.topic_id
         )
         yield offset_record(group.group_id, tp, committed)

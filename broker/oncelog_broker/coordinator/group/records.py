@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from oncelog_broker.coordinator.result import CoordinatorRecord
-from oncelog_protocol.errors import OncelogError
+from oncelog_broker.coordinator.result import CoordinatorRecord, RecordFormatError
 from oncelog_protocol.types import TopicPartition
 
 OFFSET_KEY = 1
@@ -43,11 +42,7 @@ _GROUP_FIELDS = 7
 _MEMBER_FIELDS = 8
 
 
-class RecordFormatError(OncelogError):
-    """A record of the internal topic cannot be read: it was not written by a coordinator."""
-
-
-class CommittedOffset(NamedTuple):
+class OffsetRecord(NamedTuple):
     """It tells how far a group has come in one partition."""
 
     offset: int
@@ -101,7 +96,7 @@ class OffsetFact(NamedTuple):
 
     group: str
     topic_partition: TopicPartition
-    committed: CommittedOffset | None
+    committed: OffsetRecord | None
 
 
 class GroupFact(NamedTuple):
@@ -127,7 +122,7 @@ _unpack = msgpack.unpackb
 
 
 def offset_record(
-    group: str, topic_partition: TopicPartition, committed: CommittedOffset | None
+    group: str, topic_partition: TopicPartition, committed: OffsetRecord | None
 ) -> CoordinatorRecord:
     """Return the record of one offset, or of its removal."""
     key = _pack([OFFSET_KEY, group, topic_partition.topic, topic_partition.partition])
@@ -199,7 +194,7 @@ def decode_record(
         raise RecordFormatError(f"record of key {record.key[:64]!r}: {error}") from None
 
 
-def _offset_value(value: bytes) -> CommittedOffset:
+def _offset_value(value: bytes) -> OffsetRecord:
     fields = _unpack(value)[:_OFFSET_FIELDS]
     if len(fields) < _OFFSET_FIELDS:
         fields.append("")  # an older release wrote it
@@ -212,7 +207,7 @@ def _offset_value(value: bytes) -> CommittedOffset:
         or type(topic_id) is not str
     ):
         raise RecordFormatError("an offset, a leader epoch, a text, a date and a topic id")
-    return CommittedOffset(offset, leader_epoch, metadata, timestamp, intern(topic_id))
+    return OffsetRecord(offset, leader_epoch, metadata, timestamp, intern(topic_id))
 
 
 def _pending_fact(key: Any, value: bytes | None) -> PendingFact:

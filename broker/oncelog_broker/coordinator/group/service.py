@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from oncelog_broker.coordinator.group.members import Caller
-from oncelog_broker.coordinator.group.pending import TxnGuard
+from oncelog_broker.coordinator.group.pending import TxnOffsetsGuard
 from oncelog_broker.coordinator.group.shard import GroupShard
 from oncelog_broker.coordinator.result import Result
 from oncelog_protocol.coordinators import GROUP_TOPIC
@@ -247,14 +247,14 @@ class GroupCoordinator:
         when nothing of the transaction is pending here yet."""
         reply = _reply(Caller(respond), TxnOffsetCommitResponse)
 
-        def tried(value: TxnOffsetCommitResponse | TxnGuard | None, code: int) -> None:
-            if isinstance(value, TxnGuard):
+        def tried(value: TxnOffsetCommitResponse | TxnOffsetsGuard | None, code: int) -> None:
+            if isinstance(value, TxnOffsetsGuard):
                 guarded(value)
             else:
                 reply(value, code)
 
-        def guarded(guard: TxnGuard) -> None:
-            def done(value: TxnOffsetCommitResponse | TxnGuard | None, code: int) -> None:
+        def guarded(guard: TxnOffsetsGuard) -> None:
+            def done(value: TxnOffsetCommitResponse | TxnOffsetsGuard | None, code: int) -> None:
                 guard.release()
                 # With a guard there is never another one.
                 reply(value if isinstance(value, TxnOffsetCommitResponse) else None, code)
@@ -334,7 +334,7 @@ class GroupCoordinator:
         respond: Callable[[list[DescribedGroup]], None],
     ) -> None:
         """Respond with one answer a group, in order; errors are reported per group."""
-        gathered = _Gathered(groups, respond)
+        gathered = _GatheredGroups(groups, respond)
         for index, group_id in enumerate(groups):
 
             def refused(code: int, group_id: str = group_id) -> DescribedGroup:
@@ -348,7 +348,7 @@ class GroupCoordinator:
 
     def delete(self, groups: Sequence[str], respond: Callable[[list[GroupResult]], None]) -> None:
         """Respond with one result a group, in order."""
-        gathered = _Gathered(groups, respond)
+        gathered = _GatheredGroups(groups, respond)
         for index, group_id in enumerate(groups):
             self._delete(group_id, gathered.slot(index))
 
@@ -369,7 +369,7 @@ def _is_unstable(response: OffsetFetchResponse) -> bool:
     )
 
 
-class _Gathered:
+class _GatheredGroups:
     """It gathers answers about several groups that arrive one by one, and gives them together, in
     order."""
 

@@ -27,14 +27,13 @@ from oncelog_broker.coordinator.group.offsets import (
     to_commit,
     to_pend,
 )
-from oncelog_broker.coordinator.group.pending import PendingOffsets, TxnGuard, superseded
+from oncelog_broker.coordinator.group.pending import PendingOffsets, TxnOffsetsGuard, superseded
 from oncelog_broker.coordinator.group.records import (
-    CommittedOffset,
     GroupFact,
     OffsetFact,
+    OffsetRecord,
     PendingFact,
     PendingOffset,
-    RecordFormatError,
     decode_record,
     group_record,
     offset_record,
@@ -44,7 +43,7 @@ from oncelog_broker.coordinator.group.rounds import Rounds
 from oncelog_broker.coordinator.group.states import RULES, GroupState
 from oncelog_broker.coordinator.group.timer_keys import EXPIRY_KEY
 from oncelog_broker.coordinator.ports import Timers
-from oncelog_broker.coordinator.result import CoordinatorRecord, Result
+from oncelog_broker.coordinator.result import CoordinatorRecord, RecordFormatError, Result
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_protocol.errors import (
     NO_ERROR,
@@ -102,7 +101,7 @@ EXPIRY_OFFSETS_COUNT = 20_000
 DROP_AGAIN_S = 1.0
 """Offsets of deleted topics whose tombstones were refused are dropped again after this pause."""
 
-_Dropped = tuple[str, TopicPartition, int | None, CommittedOffset | PendingOffset]
+_Dropped = tuple[str, TopicPartition, int | None, OffsetRecord | PendingOffset]
 """It names what to drop of a group: an offset that is committed, or pending for a producer, if it
 is still that."""
 
@@ -335,8 +334,8 @@ class GroupShard:
         return Result(*to_commit(group, request, self._clock.now_ms(), longest))
 
     def commit_in_txn(
-        self, request: TxnOffsetCommitRequest, guard: TxnGuard | None = None
-    ) -> Result[TxnOffsetCommitResponse | TxnGuard]:
+        self, request: TxnOffsetCommitRequest, guard: TxnOffsetsGuard | None = None
+    ) -> Result[TxnOffsetCommitResponse | TxnOffsetsGuard]:
         """Carry out TxnOffsetCommit. A guard as reply means that nothing was done: have the
         partition added to the transaction and ask again with the guard.
 

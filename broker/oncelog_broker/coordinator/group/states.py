@@ -51,7 +51,7 @@ class Rejoin(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class GroupStateRules:
     """It has the answers of one state. The code 0 means that the request is served."""
 
     next_states: tuple[GroupState, ...]
@@ -70,7 +70,7 @@ class Rules:
     """These timers end the state."""
 
 
-class IllegalTransitionError(OncelogError):
+class IllegalGroupTransitionError(OncelogError):
     """A group was to change to a state that cannot follow, which is a defect of the coordinator."""
 
 
@@ -80,8 +80,8 @@ _COMPLETING = GroupState.COMPLETING_REBALANCE
 _STABLE = GroupState.STABLE
 _DEAD = GroupState.DEAD
 
-RULES: dict[GroupState, Rules] = {
-    _EMPTY: Rules(
+RULES: dict[GroupState, GroupStateRules] = {
+    _EMPTY: GroupStateRules(
         next_states=(_PREPARING, _DEAD),
         rejoin=Rejoin.REFUSE,
         heartbeat=_UNKNOWN_MEMBER,
@@ -91,7 +91,7 @@ RULES: dict[GroupState, Rules] = {
         delete=NO_ERROR,
         left_by=("expiry",),
     ),
-    _PREPARING: Rules(
+    _PREPARING: GroupStateRules(
         next_states=(_COMPLETING, _EMPTY, _DEAD),
         rejoin=Rejoin.TAKE_PART,
         heartbeat=_REBALANCING,
@@ -102,7 +102,7 @@ RULES: dict[GroupState, Rules] = {
         delete=_NOT_EMPTY,
         left_by=("join",),
     ),
-    _COMPLETING: Rules(
+    _COMPLETING: GroupStateRules(
         next_states=(_STABLE, _PREPARING, _DEAD),
         rejoin=Rejoin.REPEAT_IF_SAME,
         heartbeat=NO_ERROR,
@@ -113,7 +113,7 @@ RULES: dict[GroupState, Rules] = {
         delete=_NOT_EMPTY,
         left_by=("sync", "session"),
     ),
-    _STABLE: Rules(
+    _STABLE: GroupStateRules(
         next_states=(_PREPARING, _DEAD),
         rejoin=Rejoin.REPEAT_FOLLOWERS_IF_SAME,
         heartbeat=NO_ERROR,
@@ -123,7 +123,7 @@ RULES: dict[GroupState, Rules] = {
         delete=_NOT_EMPTY,
         left_by=("session", "sync"),
     ),
-    _DEAD: Rules(
+    _DEAD: GroupStateRules(
         next_states=(),
         rejoin=Rejoin.REFUSE,
         heartbeat=_UNKNOWN_MEMBER,
@@ -140,7 +140,7 @@ RULES: dict[GroupState, Rules] = {
 def check_transition(old: GroupState, new: GroupState) -> None:
     """Check that ``new`` may follow ``old``.
 
-    :raises IllegalTransitionError: ``new`` cannot follow ``old``.
+    :raises IllegalGroupTransitionError: ``new`` cannot follow ``old``.
     """
     if new not in RULES[old].next_states:
-        raise IllegalTransitionError(f"a group cannot go from {old.value} to {new.value}")
+        raise IllegalGroupTransitionError(f"a group cannot go from {old.value} to {new.value}")

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from oncelog_broker.coordinator.ports import MarkerOrder, MarkerSender, Timers
+from oncelog_broker.coordinator.ports import MarkerOrder, MarkerSenderPort, Timers
 from oncelog_broker.coordinator.result import CoordinatorRecord, Result
 from oncelog_broker.coordinator.transaction.records import Saved, id_record, writer_record
 from oncelog_broker.coordinator.transaction.states import check_transition
-from oncelog_broker.coordinator.transaction.transaction import Transaction
+from oncelog_broker.coordinator.transaction.transaction import TransactionMetadata
 from oncelog_runtime.clock import WallClock
 
 R = TypeVar("R")
@@ -39,9 +39,9 @@ class TransactionCompletion:
     def __init__(
         self,
         timers: Timers,
-        markers: MarkerSender,
+        markers: MarkerSenderPort,
         clock: WallClock,
-        find: Callable[[str], Transaction | None],
+        find: Callable[[str], TransactionMetadata | None],
     ) -> None:
         self._timers = timers
         self._markers = markers
@@ -97,7 +97,7 @@ class TransactionCompletion:
 
         txn.send_markers(self._markers, self._leader_epoch, written)
 
-    def _complete(self, txn: Transaction, order: MarkerOrder) -> Result[None]:
+    def _complete(self, txn: TransactionMetadata, order: MarkerOrder) -> Result[None]:
         saved = txn.saved
         if txn.order is not order or saved is None:
             return Result()

@@ -9,7 +9,7 @@ from oncelog_broker.coordinator.transaction.records import (
     SavedTransaction,
     by_topic,
 )
-from oncelog_broker.coordinator.transaction.transaction import Transaction
+from oncelog_broker.coordinator.transaction.transaction import TransactionMetadata
 from oncelog_protocol.errors import NO_ERROR
 from oncelog_protocol.messages.transaction_admin import (
     DescribedTransaction,
@@ -22,7 +22,7 @@ from oncelog_protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicParti
 
 
 def listed(
-    transactions: Iterable[Transaction], request: ListTransactionsRequest, now_ms: int
+    transactions: Iterable[TransactionMetadata], request: ListTransactionsRequest, now_ms: int
 ) -> list[ListedTransaction]:
     """Return the transactions that the request asks for, in order of coming."""
     states, wanted = frozenset(request.states), frozenset(request.producer_ids)
@@ -44,7 +44,7 @@ def listed(
     return found
 
 
-def producer_ids(txn: Transaction) -> list[int]:
+def producer_ids(txn: TransactionMetadata) -> list[int]:
     """Return the producers whose records may wait for this id: the present one, one whose epochs
     are used up while it is being ended, writers."""
     saved = txn.saved
@@ -55,7 +55,7 @@ def producer_ids(txn: Transaction) -> list[int]:
     return [saved.producer_id]
 
 
-def described(txn: Transaction) -> DescribedTransaction:
+def described(txn: TransactionMetadata) -> DescribedTransaction:
     """Return everything that is known of one transaction."""
     saved = txn.saved
     assert saved is not None

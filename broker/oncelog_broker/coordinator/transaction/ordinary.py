@@ -24,7 +24,7 @@ from oncelog_broker.coordinator.transaction.states import (
     RULES,
     Act,
     Ending,
-    IllegalTransitionError,
+    IllegalTxnTransitionError,
     StillEndingError,
     TxnState,
 )
@@ -43,7 +43,7 @@ PRODUCER_EPOCH_MAX = 32_766
 """A producer writes under no later epoch; one more is for the markers of that one."""
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """It is a producer id and epoch."""
 
     producer_id: int
@@ -79,28 +79,30 @@ class Step(NamedTuple):
     goes_on: bool = False
 
 
-def present(saved: SavedTransaction) -> Producer:
+def present(saved: SavedTransaction) -> ProducerIdAndEpoch:
     """Return the pair of the open or the next transaction."""
-    return Producer(saved.producer_id, saved.producer_epoch)
+    return ProducerIdAndEpoch(saved.producer_id, saved.producer_epoch)
 
 
 def check_producer(old: SavedTransaction, new: SavedTransaction) -> None:
     """Check that no two instances ever hold the same pair [I16]: epochs rise, and an InitPid gives
     a new one.
 
-    :raises IllegalTransitionError: they do not.
+    :raises IllegalTxnTransitionError: they do not.
     """
     before, after = present(old), present(new)
     if after.producer_id == before.producer_id and after.epoch < before.epoch:
-        raise IllegalTransitionError(f"producer {tuple(after)} after {tuple(before)}")
+        raise IllegalTxnTransitionError(f"producer {tuple(after)} after {tuple(before)}")
     if new.state is TxnState.EMPTY and after == before:
-        raise IllegalTransitionError(f"producer {tuple(after)} is given twice")
+        raise IllegalTxnTransitionError(f"producer {tuple(after)} is given twice")
 
 
 # ---- InitPid
 
 
-def init(saved: SavedTransaction | None, named: Producer, timeout_ms: int, now: Now) -> Step:
+def init(
+    saved: SavedTransaction | None, named: ProducerIdAndEpoch, timeout_ms: int, now: Now
+) -> Step:
     """Carry out InitPid of a producer that names itself as ``named``, or names nobody (-1).
 
     :raises ProducerFencedError: there is a newer instance.
@@ -139,13 +141,13 @@ def init(saved: SavedTransaction | None, named: Producer, timeout_ms: int, now: 
     )
 
 
-def _is_repeated_init(saved: SavedTransaction, named: Producer) -> bool:
+def _is_repeated_init(saved: SavedTransaction, named: ProducerIdAndEpoch) -> bool:
     """Return whether the producer asks again for what it was given, for the answer was lost
     (KIP-360)."""
     return saved.state is TxnState.EMPTY and named == (saved.init_id, saved.init_epoch)
 
 
-def _may_go_on(saved: SavedTransaction, named: Producer) -> bool:
+def _may_go_on(saved: SavedTransaction, named: ProducerIdAndEpoch) -> bool:
     """Return whether ``named`` was the present one until its transaction was ended, and nobody else
     has taken the id since."""
     return _has_ended(saved, named) and saved.ending is not Ending.FENCE
@@ -156,7 +158,7 @@ def _may_go_on(saved: SavedTransaction, named: Producer) -> bool:
 
 def add(
     saved: SavedTransaction | None,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     partitions: Sequence[TopicPartition],
     *,
     verify_only: bool,
@@ -198,7 +200,12 @@ def add(
 
 
 def end(
-    saved: SavedTransaction | None, producer: Producer, commit: bool, now: Now, *, bump: bool = True
+    saved: SavedTransaction | None,
+    producer: ProducerIdAndEpoch,
+    commit: bool,
+    now: Now,
+    *,
+    bump: bool = True,
 ) -> Step:
     """Carry out EndTxn: the step is PREPARE of the open transaction, or nothing for a repeat. The
     answer is the present pair afterwards.
@@ -259,25 +266,25 @@ def prepared(
 # ---- who asks
 
 
-def _next(producer: Producer, now: Now) -> Producer:
+def _next(producer: ProducerIdAndEpoch, now: Now) -> ProducerIdAndEpoch:
     if producer.epoch < PRODUCER_EPOCH_MAX:
-        return Producer(producer.producer_id, producer.epoch + 1)
-    return Producer(now.new_producer_id(), 0)
+        return ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
+    return ProducerIdAndEpoch(now.new_producer_id(), 0)
 
 
-def _has_ended(saved: SavedTransaction, producer: Producer) -> bool:
+def _has_ended(saved: SavedTransaction, producer: ProducerIdAndEpoch) -> bool:
     """Return whether the last transaction was that of ``producer``, and none has begun since."""
     ended = saved.state.is_prepared or saved.state.is_complete
     return ended and _was_last(saved, producer)
 
 
-def _was_last(saved: SavedTransaction, producer: Producer) -> bool:
+def _was_last(saved: SavedTransaction, producer: ProducerIdAndEpoch) -> bool:
     """Return whether the last transaction that has ended was that of ``producer``."""
     following = (producer.producer_id, producer.epoch + 1)
     return following == (saved.marker_id, saved.marker_epoch)
 
 
-def _of_producer(saved: SavedTransaction | None, producer: Producer) -> SavedTransaction:
+def _of_producer(saved: SavedTransaction | None, producer: ProducerIdAndEpoch) -> SavedTransaction:
     if saved is None:
         raise InvalidProducerIdMappingError("the transactional id is not known")
     ids = (saved.producer_id, saved.marker_id)
@@ -288,7 +295,7 @@ def _of_producer(saved: SavedTransaction | None, producer: Producer) -> SavedTra
     return saved
 
 
-def _stranger(saved: SavedTransaction, producer: Producer) -> ApiError:
+def _stranger(saved: SavedTransaction, producer: ProducerIdAndEpoch) -> ApiError:
     return ProducerFencedError(
         f"epoch {producer.epoch} of producer {producer.producer_id}, the present producer is "
         f"{tuple(present(saved))}"

@@ -27,9 +27,8 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from oncelog_broker.coordinator.result import CoordinatorRecord
+from oncelog_broker.coordinator.result import CoordinatorRecord, RecordFormatError
 from oncelog_broker.coordinator.transaction.states import Ending, TxnState
-from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.types import TopicPartition
 
 ID_KEY = 1
@@ -41,10 +40,6 @@ _ORDINARY = 0
 _SHARED = 1
 _ORDINARY_FIELDS = 14
 _SHARED_FIELDS = 12
-
-
-class RecordFormatError(OncelogError):
-    """A record of the internal topic cannot be read: it was not written by a coordinator."""
 
 
 class SavedTransaction(NamedTuple):

@@ -24,24 +24,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
-from oncelog_broker.coordinator.ports import MarkerSender, Timers
+from oncelog_broker.coordinator.ports import MarkerSenderPort, Timers
 from oncelog_broker.coordinator.result import (
     BARRIER,
     CoordinatorRecord,
     Delay,
     DelayedOperations,
+    RecordFormatError,
     Result,
 )
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_broker.coordinator.transaction import descriptions, ordinary, shared
 from oncelog_broker.coordinator.transaction.completion import AGAIN_S, TransactionCompletion
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
-from oncelog_broker.coordinator.transaction.ordinary import Now, Producer, ProducerIdNeededError
+from oncelog_broker.coordinator.transaction.ordinary import (
+    Now,
+    ProducerIdAndEpoch,
+    ProducerIdNeededError,
+)
 from oncelog_broker.coordinator.transaction.producer_ids import ProducerIdRequests
 from oncelog_broker.coordinator.transaction.records import (
     IdFact,
     OrdinalsFact,
-    RecordFormatError,
     Saved,
     SavedShared,
     SavedTransaction,
@@ -57,7 +61,7 @@ from oncelog_broker.coordinator.transaction.states import (
     TxnState,
     check_transition,
 )
-from oncelog_broker.coordinator.transaction.transaction import Transaction
+from oncelog_broker.coordinator.transaction.transaction import TransactionMetadata
 from oncelog_protocol.errors import (
     NO_ERROR,
     ApiError,
@@ -128,12 +132,12 @@ class TransactionShard:
         *,
         config: TransactionConfig,
         clock: CautiousClock,
-        markers: MarkerSender,
+        markers: MarkerSenderPort,
         producer_ids: ProducerIdRequests,
         safeguards: CoordinatorSafeguards | None = None,
     ) -> None:
         self.partition = partition
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions: dict[str, TransactionMetadata] = {}
         self.last_ordinal = 0
         self._timers = timers
         self._config = config
@@ -153,7 +157,7 @@ class TransactionShard:
         """Take in one record. An unreadable one was not written by a coordinator: it is left alone,
         for the ids of a partition must not all hang on it.
 
-        :raises IllegalTransitionError: a live record that cannot follow what is there.
+        :raises IllegalTxnTransitionError: a live record that cannot follow what is there.
         """
         try:
             fact = decode_record(record)
@@ -170,10 +174,10 @@ class TransactionShard:
         else:
             logger.warning("transaction_record_of_newer_release", key=record.key[:64])
 
-    def _known_or_new(self, transactional_id: str) -> Transaction:
+    def _known_or_new(self, transactional_id: str) -> TransactionMetadata:
         txn = self.transactions.get(transactional_id)
         if txn is None:
-            txn = self.transactions[transactional_id] = Transaction(transactional_id)
+            txn = self.transactions[transactional_id] = TransactionMetadata(transactional_id)
         return txn
 
     def _replay_id(self, fact: IdFact) -> None:
@@ -188,7 +192,7 @@ class TransactionShard:
         if self._is_loaded:
             self._changed(txn, old)
 
-    def _changed(self, txn: Transaction, old: Saved | None) -> None:
+    def _changed(self, txn: TransactionMetadata, old: Saved | None) -> None:
         """Let timers, markers and callers that wait follow a live change."""
         saved = txn.saved
         is_open = saved is not None and saved.state is TxnState.ONGOING
@@ -256,7 +260,7 @@ class TransactionShard:
     def _when_complete(
         self,
         result: Result[R],
-        txn: Transaction,
+        txn: TransactionMetadata,
         decided_s: float,
         request: PendingRequest[R],
         fresh_id: int | None,
@@ -367,7 +371,7 @@ class TransactionShard:
         transactional_id = request.transactional_id or ""
         saved = self._ordinary(transactional_id)
         self._check_room(saved)
-        named = Producer(request.producer_id, request.producer_epoch)
+        named = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         step = ordinary.init(saved, named, request.transaction_timeout_ms, self._now(fresh_id))
         if step.goes_on:
             return self._changing(transactional_id, step.states, None)
@@ -384,7 +388,7 @@ class TransactionShard:
         """
         transactional_id = added.transactional_id
         saved = self._saved(transactional_id)
-        producer = Producer(added.producer_id, added.producer_epoch)
+        producer = ProducerIdAndEpoch(added.producer_id, added.producer_epoch)
         partitions = [
             TopicPartition(topic.topic, partition)
             for topic in added.topics
@@ -427,7 +431,7 @@ class TransactionShard:
         saved = self._ordinary(transactional_id)
         step = ordinary.end(
             saved,
-            Producer(request.producer_id, request.producer_epoch),
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             request.commit,
             self._now(fresh_id),
             bump=self._safeguards.bump_epoch_per_txn,
@@ -520,7 +524,7 @@ class TransactionShard:
 
     # ---- time
 
-    def _arm(self, txn: Transaction, delay_s: float) -> None:
+    def _arm(self, txn: TransactionMetadata, delay_s: float) -> None:
         transactional_id = txn.transactional_id
         saved = txn.saved
         assert saved is not None

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from oncelog_broker.coordinator.transaction.ordinary import Now, Producer
+from oncelog_broker.coordinator.transaction.ordinary import Now, ProducerIdAndEpoch
 from oncelog_broker.coordinator.transaction.records import SavedShared, SavedWriter
 from oncelog_broker.coordinator.transaction.states import (
     RULES,
     Act,
     Ending,
-    IllegalTransitionError,
+    IllegalTxnTransitionError,
     StillEndingError,
     TxnState,
 )
@@ -42,7 +42,7 @@ MARKER_EPOCH = 1
 """The epoch is always 1, since such a producer id has one transaction."""
 
 
-class Joined(NamedTuple):
+class JoinedTxn(NamedTuple):
     """``state`` and ``writer`` are new if not None. If ``producer_id`` is -1, the open transaction
     is aborted first: see again when that is complete."""
 
@@ -64,12 +64,12 @@ class Ended(NamedTuple):
 def check_ordinal(old: SavedShared, new: SavedShared) -> None:
     """Check that ordinals and committed tags do not go back.
 
-    :raises IllegalTransitionError: they do.
+    :raises IllegalTxnTransitionError: they do.
     """
     if (new.ordinal, new.last_committed_tag) < (old.ordinal, old.last_committed_tag) or (
         new.last_committed_tag < old.last_committed_tag
     ):
-        raise IllegalTransitionError(f"{new} after {old}")
+        raise IllegalTxnTransitionError(f"{new} after {old}")
 
 
 def check_tag(saved: SavedShared | None, tag: int) -> None:
@@ -91,7 +91,7 @@ def join(
     now: Now,
     *,
     writer_count_max: int,
-) -> Joined:
+) -> JoinedTxn:
     """Let a writer join, who may bind the ordinal. ``names`` are producer ids of the writers by
     name.
 
@@ -102,18 +102,18 @@ def join(
     if saved is not None and ordinal <= saved.ordinal:
         _check_open(saved, ordinal, tag)
         if writer in names:
-            return Joined(names[writer])
+            return JoinedTxn(names[writer])
         if len(names) >= writer_count_max:
             raise PolicyViolationError(f"a shared transaction has at most {writer_count_max}")
-        return Joined(now.new_producer_id(), None, SavedWriter(ordinal, writer))
+        return JoinedTxn(now.new_producer_id(), None, SavedWriter(ordinal, writer))
     if saved is not None:
         act = RULES[saved.state].add
         if act is Act.WAIT:
             raise StillEndingError
         if act is Act.ADD:
-            return Joined(-1, saved.prepared(False, Ending.FENCE, (), now.now_ms))
+            return JoinedTxn(-1, saved.prepared(False, Ending.FENCE, (), now.now_ms))
     bound = _bound(saved, ordinal, tag, timeout_ms, now.now_ms)
-    return Joined(now.new_producer_id(), bound, SavedWriter(ordinal, writer))
+    return JoinedTxn(now.new_producer_id(), bound, SavedWriter(ordinal, writer))
 
 
 def _check_open(saved: SavedShared, ordinal: int, tag: int) -> None:
@@ -143,7 +143,7 @@ def _bound(
 def add(
     saved: SavedShared,
     writers: Mapping[int, SavedWriter],
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     partitions: Sequence[TopicPartition],
     *,
     verify_only: bool,

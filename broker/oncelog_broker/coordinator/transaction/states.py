@@ -100,7 +100,7 @@ class Act(IntEnum):
     """It is refused with INVALID_TXN_STATE."""
 
 
-class IllegalTransitionError(OncelogError):
+class IllegalTxnTransitionError(OncelogError):
     """A transactional id was to change to what cannot follow, which is a defect of the
     coordinator."""
 
@@ -110,7 +110,7 @@ class StillEndingError(OncelogError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class TxnStateRules:
     """A state says by this what each request does in it."""
 
     next_states: tuple[TxnState, ...]
@@ -134,8 +134,8 @@ _COMPLETE_ABORT = TxnState.COMPLETE_ABORT
 _DEAD = TxnState.DEAD
 
 
-def _at_rest() -> Rules:
-    return Rules(
+def _at_rest() -> TxnStateRules:
+    return TxnStateRules(
         next_states=(_EMPTY, _ONGOING, _PREPARE_ABORT, _DEAD),
         add=Act.BEGIN,
         commit=Act.REFUSE,
@@ -145,8 +145,8 @@ def _at_rest() -> Rules:
     )
 
 
-def _prepared(complete: TxnState) -> Rules:
-    return Rules(
+def _prepared(complete: TxnState) -> TxnStateRules:
+    return TxnStateRules(
         next_states=(complete,),
         add=Act.WAIT,
         commit=Act.WAIT,
@@ -156,9 +156,9 @@ def _prepared(complete: TxnState) -> Rules:
     )
 
 
-RULES: dict[TxnState, Rules] = {
+RULES: dict[TxnState, TxnStateRules] = {
     _EMPTY: _at_rest(),
-    _ONGOING: Rules(
+    _ONGOING: TxnStateRules(
         next_states=(_ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT),
         add=Act.ADD,
         commit=Act.PREPARE,
@@ -170,7 +170,7 @@ RULES: dict[TxnState, Rules] = {
     _PREPARE_ABORT: _prepared(_COMPLETE_ABORT),
     _COMPLETE_COMMIT: _at_rest(),
     _COMPLETE_ABORT: _at_rest(),
-    _DEAD: Rules(
+    _DEAD: TxnStateRules(
         next_states=(),
         add=Act.REFUSE,
         commit=Act.REFUSE,
@@ -188,8 +188,10 @@ transaction, or by an owner's abort before any came."""
 def check_transition(old: TxnState | None, new: TxnState) -> None:
     """Check that ``new`` may follow ``old``; None means that the id is not known.
 
-    :raises IllegalTransitionError: ``new`` cannot follow ``old``.
+    :raises IllegalTxnTransitionError: ``new`` cannot follow ``old``.
     """
     if new not in (FIRST_STATES if old is None else RULES[old].next_states):
         before = "nothing" if old is None else old.label
-        raise IllegalTransitionError(f"a transactional id cannot go from {before} to {new.label}")
+        raise IllegalTxnTransitionError(
+            f"a transactional id cannot go from {before} to {new.label}"
+        )

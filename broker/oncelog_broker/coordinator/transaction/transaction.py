@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oncelog_broker.coordinator.ports import MarkerOrder, MarkerSender, ProducerMarker
+from oncelog_broker.coordinator.ports import MarkerOrder, MarkerSenderPort, ProducerMarker
 from oncelog_broker.coordinator.result import DelayedOperations
 from oncelog_broker.coordinator.transaction import ordinary, shared
 from oncelog_broker.coordinator.transaction.records import (
@@ -20,7 +20,7 @@ from oncelog_broker.coordinator.transaction.records import (
 from oncelog_broker.coordinator.transaction.states import TxnState, check_transition
 
 
-class Transaction:
+class TransactionMetadata:
     """It is a transactional id: what the log says of it, its markers under way, and who waits for
     it."""
 
@@ -64,7 +64,7 @@ class Transaction:
     def check(self, saved: Saved | None) -> None:
         """Check that ``saved`` may follow what is there.
 
-        :raises IllegalTransitionError: ``saved`` cannot follow what is there.
+        :raises IllegalTxnTransitionError: ``saved`` cannot follow what is there.
         """
         old = self.saved
         state = TxnState.DEAD if saved is None else saved.state
@@ -120,7 +120,7 @@ class Transaction:
         ]
 
     def send_markers(
-        self, sender: MarkerSender, leader_epoch: int, written: Callable[[MarkerOrder], None]
+        self, sender: MarkerSenderPort, leader_epoch: int, written: Callable[[MarkerOrder], None]
     ) -> None:
         """Have all markers written. ``written`` is called once, maybe before this returns, and not
         after ``stop_markers``."""

@@ -45,7 +45,7 @@ from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
 PARKED_S = 0.1
 
 
-class _Gathered:
+class _GatheredResults:
     """It gathers the results of one request, as they come."""
 
     __slots__ = ("deadline", "missing", "respond", "results")
@@ -97,7 +97,7 @@ class AddPartitionsToTxnHandler:
         """Ask the coordinator; answer when all are known, or the time for those that are parked is
         up."""
         asked = request.transactions
-        gathered = _Gathered(asked, respond)
+        gathered = _GatheredResults(asked, respond)
         if not asked:
             gathered.answer()
             return
@@ -150,7 +150,7 @@ class _Put:
 
     __slots__ = ("gathered", "index")
 
-    def __init__(self, gathered: _Gathered, index: int) -> None:
+    def __init__(self, gathered: _GatheredResults, index: int) -> None:
         self.gathered = gathered
         self.index = index
 

@@ -31,11 +31,11 @@ from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
 if TYPE_CHECKING:
     from oncelog_broker.replication.partition import Partition
     from oncelog_broker.replication.replica_manager import ReplicaManager
-    from oncelog_broker.replication.waiters import Deadline, Waiter
+    from oncelog_broker.replication.waiters import Deadline, DelayedOperation
     from oncelog_broker.server.request import RequestContext, Respond
 
 
-class _Parked:
+class _DelayedDeleteRecords:
     """Not all partitions of such a request have answered."""
 
     __slots__ = ("deadline", "pending", "respond", "response", "waiting")
@@ -45,7 +45,7 @@ class _Parked:
         self.response = DeleteRecordsResponse()
         # One more than there are partitions, so that the answer cannot leave before all are tried.
         self.pending = 1
-        self.waiting: dict[TopicPartition, tuple[RecordDeletionResult, Waiter]] = {}
+        self.waiting: dict[TopicPartition, tuple[RecordDeletionResult, DelayedOperation]] = {}
         self.deadline: Deadline | None = None
 
     def one_done(self) -> None:
@@ -87,7 +87,7 @@ class DeleteRecordsHandler:
         names = [(topic.topic, p.partition) for topic in request.topics for p in topic.partitions]
         if len(set(names)) != len(names):
             raise InvalidRequestError("a partition occurs twice")
-        parked = _Parked(respond)
+        parked = _DelayedDeleteRecords(respond)
         for topic in request.topics:
             refusal = self._topic_refusal(context, topic.topic)
             answers = [RecordDeletionResult(asked.partition) for asked in topic.partitions]
@@ -116,7 +116,11 @@ class DeleteRecordsHandler:
         return None
 
     def _delete(
-        self, topic: str, before_offset: int, answer: RecordDeletionResult, parked: _Parked
+        self,
+        topic: str,
+        before_offset: int,
+        answer: RecordDeletionResult,
+        parked: _DelayedDeleteRecords,
     ) -> None:
         named = TopicPartition(topic, answer.partition)
         partition = self._replicas.partition(named)
@@ -130,7 +134,10 @@ class DeleteRecordsHandler:
 
 
 def _settle(
-    partition: Partition, answer: RecordDeletionResult, parked: _Parked, error_code: int
+    partition: Partition,
+    answer: RecordDeletionResult,
+    parked: _DelayedDeleteRecords,
+    error_code: int,
 ) -> None:
     parked.waiting.pop(partition.topic_partition, None)
     answer.error_code = error_code

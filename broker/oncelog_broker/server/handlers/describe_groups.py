@@ -24,7 +24,7 @@ from oncelog_protocol.messages.groups import (
 from oncelog_protocol.types import TopicPartition
 
 
-class Ends(Protocol):
+class EndOffsetsPort(Protocol):
     """The handler needs this of ``EndOffsets``."""
 
     async def fetch(
@@ -37,7 +37,9 @@ class Ends(Protocol):
 class DescribeGroupsHandler:
     """It serves DescribeGroups."""
 
-    def __init__(self, groups: GroupCoordinator, authorizer: Authorizer, end_offsets: Ends) -> None:
+    def __init__(
+        self, groups: GroupCoordinator, authorizer: Authorizer, end_offsets: EndOffsetsPort
+    ) -> None:
         self._groups = groups
         self._authorizer = authorizer
         self._end_offsets = end_offsets

@@ -36,7 +36,7 @@ COUNT_MAX = 2_000
 """One answer has so many producers: some milliseconds of work."""
 
 
-class _Asked:
+class _PendingDescription:
     """It is one request, as it is answered."""
 
     __slots__ = ("after", "open_count", "paged", "respond", "response", "room")
@@ -87,7 +87,7 @@ class DescribeProducersHandler:
         respond: Respond,
     ) -> None:
         """Answer at once, as a rule."""
-        asked = _Asked(request, context, respond)
+        asked = _PendingDescription(request, context, respond)
         for topic in request.topics:
             allowed = self._authorizer.authorize(context, READ, TOPIC, topic.topic)
             answers = [DescribeProducersPartition(partition) for partition in topic.partitions]
@@ -102,7 +102,11 @@ class DescribeProducersHandler:
         asked.one_known()
 
     def _describe(
-        self, topic: str, asked: _Asked, answer: DescribeProducersPartition, allowed: bool
+        self,
+        topic: str,
+        asked: _PendingDescription,
+        answer: DescribeProducersPartition,
+        allowed: bool,
     ) -> None:
         try:
             if not allowed:
@@ -127,7 +131,7 @@ class DescribeProducersHandler:
 
 
 def _pending(
-    asked: _Asked, answer: DescribeProducersPartition
+    asked: _PendingDescription, answer: DescribeProducersPartition
 ) -> Callable[[list[DescribedProducer], int], None]:
     def told(producers: list[DescribedProducer], error_code: int) -> None:
         if error_code == NotCoordinatorError.code:

@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.replication.waiters import Deadline, Waiter
+from oncelog_broker.replication.waiters import Deadline, DelayedOperation
 from oncelog_broker.server.authorizer import TOPIC, WRITE, Authorizer
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.request import RequestContext, Respond
@@ -58,7 +58,7 @@ logger = get_logger(__name__)
 _ACKS = frozenset((Acks.NONE, Acks.LEADER, Acks.ALL))
 
 
-class _Parked:
+class _DelayedProduce:
     """Not all batches of such a request are acknowledged, or not yet appended."""
 
     __slots__ = ("acks", "deadline", "pending", "respond", "response", "wait_s", "waiters")
@@ -71,7 +71,7 @@ class _Parked:
         self.response = response
         self.respond = respond
         self.pending = 0
-        self.waiters: list[tuple[_PartitionAnswer, Waiter]] = []
+        self.waiters: list[tuple[_PartitionAnswer, DelayedOperation]] = []
         self.deadline: Deadline | None = None
 
     def one_done(self) -> None:
@@ -98,7 +98,7 @@ class _PartitionAnswer:
 
     __slots__ = ("answer", "done", "parked")
 
-    def __init__(self, parked: _Parked, answer: ProducePartitionResponse) -> None:
+    def __init__(self, parked: _DelayedProduce, answer: ProducePartitionResponse) -> None:
         self.parked = parked
         self.answer = answer
         self.done = False
@@ -140,7 +140,7 @@ class ProduceHandler:
             check_transactional_id(self._authorizer, context, request.transactional_id)
         _check_once(request)
         wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
-        parked = _Parked(request.acks, wait_s, ProduceResponse(), respond)
+        parked = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond)
         # One more than there are partitions, so that the answer cannot leave before all are tried.
         parked.pending = 1
         for topic in request.topics:
@@ -182,7 +182,7 @@ class ProduceHandler:
         transactional_id: str,
         topic_partition: TopicPartition,
         batch: memoryview,
-        parked: _Parked,
+        parked: _DelayedProduce,
         answer: ProducePartitionResponse,
     ) -> None:
         """Append a batch of a transaction, once it is known to be one."""
@@ -213,7 +213,7 @@ class ProduceHandler:
         except ProtocolError as error:
             refuse(CorruptMessageError(str(error)))
 
-    def _arm(self, parked: _Parked) -> None:
+    def _arm(self, parked: _DelayedProduce) -> None:
         """Begin the time that the replicas have."""
         if parked.deadline is None:
             parked.deadline = self._replicas.deadlines.add(
@@ -224,7 +224,7 @@ class ProduceHandler:
         self,
         topic_partition: TopicPartition,
         batch: memoryview,
-        parked: _Parked,
+        parked: _DelayedProduce,
         answer: ProducePartitionResponse,
         guard: TxnGuard | None = None,
     ) -> None:

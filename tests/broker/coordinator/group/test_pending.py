@@ -6,10 +6,10 @@ import pytest
 
 from oncelog_broker.coordinator.group import pending as pending_module
 from oncelog_broker.coordinator.group.group import Group
-from oncelog_broker.coordinator.group.pending import PendingOffsets, TxnGuard, superseded
+from oncelog_broker.coordinator.group.pending import PendingOffsets, TxnOffsetsGuard, superseded
 from oncelog_broker.coordinator.group.records import (
-    CommittedOffset,
     OffsetFact,
+    OffsetRecord,
     PendingFact,
     PendingOffset,
     decode_record,
@@ -140,9 +140,7 @@ def test_commit_writes_the_offsets_of_all_groups() -> None:
     shelf.put(PID, PendingOffset(3, 20, 5, "note", 1_000), group="h", tp=TopicPartition("u", 1))
     assert shelf.end(PID, 4)
     assert shelf.offsets("g") == {TP: 10}
-    assert shelf.groups["h"].offsets == {
-        TopicPartition("u", 1): CommittedOffset(20, 5, "note", 5_000)
-    }
+    assert shelf.groups["h"].offsets == {TopicPartition("u", 1): OffsetRecord(20, 5, "note", 5_000)}
     assert not shelf.groups["g"].pending_offsets
     assert not shelf.groups["h"].pending_offsets
 
@@ -221,5 +219,5 @@ def test_nothing_is_superseded_where_nothing_is_pending() -> None:
 
 def test_a_guard_is_unique() -> None:
     pending = PendingOffsets(0)
-    guards: list[TxnGuard] = [pending.take_guard(PID) for _ in range(3)]
+    guards: list[TxnOffsetsGuard] = [pending.take_guard(PID) for _ in range(3)]
     assert len({id(guard) for guard in guards}) == 3

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_broker.coordinator.group.records import (
-    CommittedOffset,
     GroupFact,
     OffsetFact,
+    OffsetRecord,
     PendingFact,
     PendingOffset,
-    RecordFormatError,
     SavedGroup,
     SavedMember,
     decode_record,
@@ -21,13 +20,13 @@ from oncelog_broker.coordinator.group.records import (
     offset_record,
     pending_record,
 )
-from oncelog_broker.coordinator.result import CoordinatorRecord
+from oncelog_broker.coordinator.result import CoordinatorRecord, RecordFormatError
 from oncelog_protocol.types import TopicPartition
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
-OFFSETS = st.builds(CommittedOffset, INT64, INT32, NAMES, INT64)
+OFFSETS = st.builds(OffsetRecord, INT64, INT32, NAMES, INT64)
 MEMBERS = st.builds(
     SavedMember,
     NAMES,
@@ -53,7 +52,7 @@ TP = TopicPartition("t", 3)
 
 
 @given(NAMES, NAMES, st.integers(0, 2**31 - 1), st.none() | OFFSETS)
-def test_offsets(group: str, topic: str, partition: int, value: CommittedOffset | None) -> None:
+def test_offsets(group: str, topic: str, partition: int, value: OffsetRecord | None) -> None:
     tp = TopicPartition(topic, partition)
     record = offset_record(group, tp, value)
     assert (record.value is None) == (value is None)
@@ -77,7 +76,7 @@ def test_groups(group: str, value: SavedGroup | None) -> None:
 
 def test_keys_of_one_fact_are_the_same_bytes() -> None:
     """Compaction and tombstones go by them."""
-    old = offset_record("g", TP, CommittedOffset(1, 0, "", 5))
+    old = offset_record("g", TP, OffsetRecord(1, 0, "", 5))
     assert old.key == offset_record("g", TP, None).key
     assert old.key != group_record("g", None).key
     pending = pending_record("g", TP, 7, PendingOffset(1, 0, 0, "", 5))
@@ -88,7 +87,7 @@ def test_keys_of_one_fact_are_the_same_bytes() -> None:
 def test_what_older_releases_wrote_has_no_topic_id() -> None:
     key = offset_record("g", TP, None).key
     fact = decode_record(CoordinatorRecord(key, msgpack.packb([0, 5, 1, "m", 9])))
-    assert fact == OffsetFact("g", TP, CommittedOffset(5, 1, "m", 9, ""))
+    assert fact == OffsetFact("g", TP, OffsetRecord(5, 1, "m", 9, ""))
     fact = decode_record(CoordinatorRecord(PENDING_KEY, msgpack.packb([0, 2, 5, 1, "m", 9])))
     assert fact == PendingFact("g", TP, 8, PendingOffset(2, 5, 1, "m", 9, ""))
 
@@ -97,7 +96,7 @@ def test_newer_versions_are_taken() -> None:
     key = offset_record("g", TP, None).key
     value = msgpack.packb([7, 5, 1, "m", 9, "id", "something new"])
     fact = decode_record(CoordinatorRecord(key, value))
-    assert fact == OffsetFact("g", TP, CommittedOffset(5, 1, "m", 9, "id"))
+    assert fact == OffsetFact("g", TP, OffsetRecord(5, 1, "m", 9, "id"))
     value = msgpack.packb([7, 2, 5, 1, "m", 9, "id", "something new"])
     fact = decode_record(CoordinatorRecord(PENDING_KEY, value))
     assert fact == PendingFact("g", TP, 8, PendingOffset(2, 5, 1, "m", 9, "id"))

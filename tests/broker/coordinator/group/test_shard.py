@@ -9,7 +9,7 @@ import pytest
 
 from oncelog_broker.coordinator.group import shard as shard_module
 from oncelog_broker.coordinator.group.records import (
-    CommittedOffset,
+    OffsetRecord,
     group_record,
     offset_record,
 )
@@ -132,7 +132,7 @@ def test_whoever_waits_is_told_when_the_shard_is_unloaded() -> None:
 def test_tombstones_and_all_in_order() -> None:
     """It is KAFKA-5600: the last word counts."""
     tp = TopicPartition("t", 0)
-    old, new = CommittedOffset(1, 0, "", 5), CommittedOffset(2, 0, "", 6)
+    old, new = OffsetRecord(1, 0, "", 5), OffsetRecord(2, 0, "", 6)
     log = [
         offset_record("g", tp, old),
         offset_record("g", tp, None),
@@ -152,7 +152,7 @@ def test_what_cannot_be_read_is_left_alone() -> None:
     log = [
         CoordinatorRecord(b"\xc1", b"?"),
         CoordinatorRecord(msgpack.packb([99, "of a newer release"]), b"?"),
-        offset_record("g", tp, CommittedOffset(1, 0, "", 5)),
+        offset_record("g", tp, OffsetRecord(1, 0, "", 5)),
     ]
     assert GroupWorld(log=log).offsets() == {("t", 0): 1}
 

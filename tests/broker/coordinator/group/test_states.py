@@ -9,7 +9,7 @@ import pytest
 from oncelog_broker.coordinator.group.states import (
     RULES,
     GroupState,
-    IllegalTransitionError,
+    IllegalGroupTransitionError,
     check_transition,
 )
 from oncelog_protocol.errors import (
@@ -188,7 +188,7 @@ def test_moves(old: GroupState, new: GroupState) -> None:
     if (old.value, new.value) in ALLOWED:
         check_transition(old, new)
     else:
-        with pytest.raises(IllegalTransitionError):
+        with pytest.raises(IllegalGroupTransitionError):
             check_transition(old, new)
 
 

@@ -14,8 +14,8 @@ from oncelog_broker.coordinator.transaction.records import (
     WriterFact,
     decode_record,
 )
-from oncelog_broker.coordinator.transaction.states import IllegalTransitionError, TxnState
-from oncelog_broker.coordinator.transaction.transaction import Transaction
+from oncelog_broker.coordinator.transaction.states import IllegalTxnTransitionError, TxnState
+from oncelog_broker.coordinator.transaction.transaction import TransactionMetadata
 from oncelog_protocol.errors import NotEnoughReplicasError
 from oncelog_protocol.types import TopicPartition
 from support.clock import ManualClock
@@ -34,7 +34,7 @@ class World:
     def __init__(self, saved: SavedTransaction | SavedShared = PREPARED) -> None:
         self.timers = ManualTimers(lambda: 0.0)
         self.markers = Markers()
-        self.txn = Transaction("t")
+        self.txn = TransactionMetadata("t")
         self.txn.saved = saved
         self.completion = TransactionCompletion(
             self.timers, self.markers, ManualClock(), {"t": self.txn}.get
@@ -144,5 +144,5 @@ def test_nothing_is_completed_that_was_not_prepared() -> None:
     world.completion.decided("t", PREPARED)
     world.txn.saved = PREPARED._replace(state=TxnState.ONGOING)
     world.markers.done()
-    with pytest.raises(IllegalTransitionError):
+    with pytest.raises(IllegalTxnTransitionError):
         world.next_due()

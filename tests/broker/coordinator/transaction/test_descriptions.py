@@ -9,7 +9,7 @@ from oncelog_broker.coordinator.transaction.records import (
     SavedWriter,
 )
 from oncelog_broker.coordinator.transaction.states import TxnState
-from oncelog_broker.coordinator.transaction.transaction import Transaction
+from oncelog_broker.coordinator.transaction.transaction import TransactionMetadata
 from oncelog_protocol.messages.transaction_admin import (
     DescribedTransaction,
     DescribedWriter,
@@ -22,16 +22,16 @@ from oncelog_protocol.types import TopicPartition
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def ordinary() -> Transaction:
-    txn = Transaction("t")
+def ordinary() -> TransactionMetadata:
+    txn = TransactionMetadata("t")
     txn.saved = SavedTransaction(
         TxnState.ONGOING, 7, 3, 60_000, start_ms=1_000, partitions=(B0, A1, A0)
     )
     return txn
 
 
-def shared() -> Transaction:
-    txn = Transaction("s")
+def shared() -> TransactionMetadata:
+    txn = TransactionMetadata("s")
     txn.saved = SavedShared(
         TxnState.PREPARE_COMMIT, 5, 10, 60_000, 2_000, last_committed_tag=10, winners=(21,)
     )
@@ -41,7 +41,7 @@ def shared() -> Transaction:
 
 
 def names(request: ListTransactionsRequest, now_ms: int = 3_000) -> list[str]:
-    found = listed([ordinary(), shared(), Transaction("half")], request, now_ms)
+    found = listed([ordinary(), shared(), TransactionMetadata("half")], request, now_ms)
     return [each.transactional_id for each in found]
 
 
@@ -58,13 +58,13 @@ def test_all_are_listed_unless_something_is_asked_for() -> None:
 def test_old_ones_are_those_that_are_open_for_so_long() -> None:
     assert names(ListTransactionsRequest(older_than_ms=2_000)) == ["t"]
     assert names(ListTransactionsRequest(older_than_ms=2_001)) == []
-    idle = Transaction("i")
+    idle = TransactionMetadata("i")
     idle.saved = SavedTransaction(TxnState.EMPTY, 8, 0, 60_000)
     assert listed([idle], ListTransactionsRequest(older_than_ms=0), 3_000) == []
 
 
 def test_a_producer_whose_epochs_are_used_up_is_found_until_its_end() -> None:
-    txn = Transaction("t")
+    txn = TransactionMetadata("t")
     txn.saved = SavedTransaction(
         TxnState.PREPARE_ABORT, 9, 0, 1, marker_id=7, marker_epoch=32_767, partitions=(A0,)
     )

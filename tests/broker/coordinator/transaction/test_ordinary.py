@@ -7,7 +7,7 @@ import pytest
 from oncelog_broker.coordinator.transaction.ordinary import (
     PRODUCER_EPOCH_MAX,
     Now,
-    Producer,
+    ProducerIdAndEpoch,
     ProducerIdNeededError,
     add,
     check_producer,
@@ -19,7 +19,7 @@ from oncelog_broker.coordinator.transaction.ordinary import (
 from oncelog_broker.coordinator.transaction.records import SavedTransaction
 from oncelog_broker.coordinator.transaction.states import (
     Ending,
-    IllegalTransitionError,
+    IllegalTxnTransitionError,
     StillEndingError,
     TxnState,
 )
@@ -34,7 +34,7 @@ from oncelog_protocol.types import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 NOW = Now(5_000, None)
-NOBODY = Producer(-1, -1)
+NOBODY = ProducerIdAndEpoch(-1, -1)
 EMPTY = SavedTransaction(TxnState.EMPTY, 7, 3, 60_000)
 OPEN = EMPTY._replace(state=TxnState.ONGOING, start_ms=1_000, partitions=(A0,))
 
@@ -58,13 +58,15 @@ def complete(commit: bool = True, ending: Ending = Ending.CLIENT) -> SavedTransa
 
 
 def added(
-    saved: SavedTransaction | None, producer: Producer, *partitions: TopicPartition
+    saved: SavedTransaction | None, producer: ProducerIdAndEpoch, *partitions: TopicPartition
 ) -> object:
     step = add(saved, producer, partitions, verify_only=False, partition_count_max=2, now_ms=5_000)
     return step.states
 
 
-def verified(saved: SavedTransaction, producer: Producer, *partitions: TopicPartition) -> None:
+def verified(
+    saved: SavedTransaction, producer: ProducerIdAndEpoch, *partitions: TopicPartition
+) -> None:
     step = add(saved, producer, partitions, verify_only=True, partition_count_max=2, now_ms=5_000)
     assert step.states == ()
 
@@ -75,7 +77,7 @@ def verified(saved: SavedTransaction, producer: Producer, *partitions: TopicPart
 def test_an_unknown_id_gets_a_producer_id() -> None:
     with pytest.raises(ProducerIdNeededError):
         init(None, NOBODY, 60_000, NOW)
-    for named in (NOBODY, Producer(3, 3)):
+    for named in (NOBODY, ProducerIdAndEpoch(3, 3)):
         (new,) = init(None, named, 60_000, Now(5_000, 9)).states
         assert (new.state, present(new)) == (TxnState.EMPTY, (9, 0))
 
@@ -89,7 +91,7 @@ def test_at_rest_the_epoch_rises(saved: SavedTransaction) -> None:
 
 
 def test_an_open_transaction_is_aborted_first() -> None:
-    for named, ending in ((NOBODY, Ending.FENCE), (Producer(7, 3), Ending.REINIT)):
+    for named, ending in ((NOBODY, Ending.FENCE), (ProducerIdAndEpoch(7, 3), Ending.REINIT)):
         step = init(OPEN, named, 1_000, NOW)
         assert step.goes_on
         assert step.states == (ended(False, ending)._replace(changed_ms=5_000),)
@@ -97,7 +99,7 @@ def test_an_open_transaction_is_aborted_first() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_what_is_being_ended_is_waited_for(commit: bool) -> None:
-    for named in (NOBODY, Producer(7, 3), Producer(7, 4)):
+    for named in (NOBODY, ProducerIdAndEpoch(7, 3), ProducerIdAndEpoch(7, 4)):
         with pytest.raises(StillEndingError):
             init(ended(commit), named, 1_000, NOW)
 
@@ -123,29 +125,29 @@ def test_who_names_itself_is_served_or_fenced(
     saved: SavedTransaction, epoch: int, served: bool
 ) -> None:
     if served:
-        assert init(saved, Producer(7, epoch), 1_000, NOW).states
+        assert init(saved, ProducerIdAndEpoch(7, epoch), 1_000, NOW).states
     else:
         with pytest.raises(ProducerFencedError):
-            init(saved, Producer(7, epoch), 1_000, NOW)
+            init(saved, ProducerIdAndEpoch(7, epoch), 1_000, NOW)
 
 
 def test_a_repeated_init_gives_the_same_until_something_happens() -> None:
-    (once,) = init(EMPTY, Producer(7, 3), 1_000, NOW).states
-    assert init(once, Producer(7, 3), 1_000, NOW).states == ()
+    (once,) = init(EMPTY, ProducerIdAndEpoch(7, 3), 1_000, NOW).states
+    assert init(once, ProducerIdAndEpoch(7, 3), 1_000, NOW).states == ()
     (taken,) = init(once, NOBODY, 1_000, NOW).states
     begun = once._replace(state=TxnState.ONGOING, init_id=-1, init_epoch=-1)
     for later in (taken, begun):
         with pytest.raises(ProducerFencedError):
-            init(later, Producer(7, 3), 1_000, NOW)
+            init(later, ProducerIdAndEpoch(7, 3), 1_000, NOW)
 
 
 def test_used_up_epochs() -> None:
     last = EMPTY._replace(producer_epoch=PRODUCER_EPOCH_MAX)
     with pytest.raises(ProducerIdNeededError):
         init(last, NOBODY, 1_000, NOW)
-    (new,) = init(last, Producer(7, PRODUCER_EPOCH_MAX), 1_000, Now(0, 9)).states
+    (new,) = init(last, ProducerIdAndEpoch(7, PRODUCER_EPOCH_MAX), 1_000, Now(0, 9)).states
     assert present(new) == (9, 0)
-    assert init(new, Producer(7, PRODUCER_EPOCH_MAX), 1_000, NOW).states == ()
+    assert init(new, ProducerIdAndEpoch(7, PRODUCER_EPOCH_MAX), 1_000, NOW).states == ()
 
 
 # ---- AddPartitionsToTxn
@@ -168,48 +170,48 @@ def test_the_first_partition_begins_a_transaction() -> None:
 
 
 def test_an_open_transaction_grows_and_knows_what_it_has() -> None:
-    assert added(OPEN, Producer(7, 3), A0, A1) == (
+    assert added(OPEN, ProducerIdAndEpoch(7, 3), A0, A1) == (
         OPEN._replace(partitions=(A0, A1), changed_ms=5_000),
     )
-    assert added(OPEN, Producer(7, 3), A0) == ()
+    assert added(OPEN, ProducerIdAndEpoch(7, 3), A0) == ()
     with pytest.raises(PolicyViolationError):
-        added(OPEN, Producer(7, 3), A1, TopicPartition("b", 0))
+        added(OPEN, ProducerIdAndEpoch(7, 3), A1, TopicPartition("b", 0))
 
 
 def test_the_next_transaction_waits_for_the_markers_of_the_last() -> None:
     with pytest.raises(StillEndingError):
-        added(ended(), Producer(7, 4), A0)
+        added(ended(), ProducerIdAndEpoch(7, 4), A0)
 
 
 @pytest.mark.parametrize(
     ("saved", "producer", "error"),
     [
-        (None, Producer(7, 3), InvalidProducerIdMappingError),
-        (EMPTY, Producer(8, 3), InvalidProducerIdMappingError),
-        (EMPTY, Producer(-1, -2), InvalidProducerIdMappingError),
-        (EMPTY, Producer(7, 2), ProducerFencedError),
-        (EMPTY, Producer(7, 4), ProducerFencedError),
-        (OPEN, Producer(7, 2), ProducerFencedError),
-        (ended(), Producer(7, 3), TransactionAbortableError),
-        (complete(False), Producer(7, 3), TransactionAbortableError),
-        (complete(False, Ending.REINIT), Producer(7, 3), TransactionAbortableError),
-        (BEGUN, Producer(7, 3), TransactionAbortableError),
-        (BEGUN, Producer(7, 2), ProducerFencedError),
-        (ended(False, Ending.FENCE), Producer(7, 3), ProducerFencedError),
-        (ended(False, Ending.TIMEOUT), Producer(7, 3), TransactionAbortableError),
-        (complete(False, Ending.TIMEOUT), Producer(7, 3), TransactionAbortableError),
-        (complete(False, Ending.TIMEOUT), Producer(7, 2), ProducerFencedError),
+        (None, ProducerIdAndEpoch(7, 3), InvalidProducerIdMappingError),
+        (EMPTY, ProducerIdAndEpoch(8, 3), InvalidProducerIdMappingError),
+        (EMPTY, ProducerIdAndEpoch(-1, -2), InvalidProducerIdMappingError),
+        (EMPTY, ProducerIdAndEpoch(7, 2), ProducerFencedError),
+        (EMPTY, ProducerIdAndEpoch(7, 4), ProducerFencedError),
+        (OPEN, ProducerIdAndEpoch(7, 2), ProducerFencedError),
+        (ended(), ProducerIdAndEpoch(7, 3), TransactionAbortableError),
+        (complete(False), ProducerIdAndEpoch(7, 3), TransactionAbortableError),
+        (complete(False, Ending.REINIT), ProducerIdAndEpoch(7, 3), TransactionAbortableError),
+        (BEGUN, ProducerIdAndEpoch(7, 3), TransactionAbortableError),
+        (BEGUN, ProducerIdAndEpoch(7, 2), ProducerFencedError),
+        (ended(False, Ending.FENCE), ProducerIdAndEpoch(7, 3), ProducerFencedError),
+        (ended(False, Ending.TIMEOUT), ProducerIdAndEpoch(7, 3), TransactionAbortableError),
+        (complete(False, Ending.TIMEOUT), ProducerIdAndEpoch(7, 3), TransactionAbortableError),
+        (complete(False, Ending.TIMEOUT), ProducerIdAndEpoch(7, 2), ProducerFencedError),
     ],
 )
 def test_who_may_not_add(
-    saved: SavedTransaction | None, producer: Producer, error: type[Exception]
+    saved: SavedTransaction | None, producer: ProducerIdAndEpoch, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         added(saved, producer, A0)
 
 
 def test_verification_adds_nothing_and_waits_for_nothing() -> None:
-    verified(OPEN, Producer(7, 3), A0)
+    verified(OPEN, ProducerIdAndEpoch(7, 3), A0)
     for saved in (OPEN, EMPTY, ended(), complete()):
         with pytest.raises(TransactionAbortableError):
             verified(saved, present(saved), A1)
@@ -220,7 +222,7 @@ def test_verification_adds_nothing_and_waits_for_nothing() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_open_transaction_ends_and_the_epoch_rises(commit: bool) -> None:
-    (new,) = end(OPEN, Producer(7, 3), commit, NOW).states
+    (new,) = end(OPEN, ProducerIdAndEpoch(7, 3), commit, NOW).states
     assert new == ended(commit)._replace(changed_ms=5_000)
 
 
@@ -238,7 +240,7 @@ def test_an_abort_of_nothing_raises_the_epoch_and_a_commit_of_nothing_is_refused
 def test_the_end_of_the_next_transaction_waits_for_the_markers_of_the_last() -> None:
     for commit in (True, False):
         with pytest.raises(StillEndingError):
-            end(ended(), Producer(7, 4), commit, NOW)
+            end(ended(), ProducerIdAndEpoch(7, 4), commit, NOW)
 
 
 YES = None
@@ -262,10 +264,10 @@ def test_the_retry_matrix(
     for saved in (ended(committed, ending), complete(committed, ending)):
         for commit, error in ((True, commit_again), (False, abort_again)):
             if error is None:
-                assert end(saved, Producer(7, 3), commit, NOW).states == ()
+                assert end(saved, ProducerIdAndEpoch(7, 3), commit, NOW).states == ()
             else:
                 with pytest.raises(error):
-                    end(saved, Producer(7, 3), commit, NOW)
+                    end(saved, ProducerIdAndEpoch(7, 3), commit, NOW)
 
 
 def test_an_end_of_long_ago_is_fenced() -> None:
@@ -273,35 +275,35 @@ def test_an_end_of_long_ago_is_fenced() -> None:
     for saved in (begun, ended(), complete()):
         for epoch in (0, 1, 2):
             with pytest.raises(ProducerFencedError):
-                end(saved, Producer(7, epoch), False, NOW)
+                end(saved, ProducerIdAndEpoch(7, epoch), False, NOW)
     with pytest.raises(ProducerFencedError):
-        end(begun, Producer(7, 3), True, NOW)
+        end(begun, ProducerIdAndEpoch(7, 3), True, NOW)
     for unknown in (None, EMPTY):
         with pytest.raises(InvalidProducerIdMappingError):
-            end(unknown, Producer(8, 3), True, NOW)
+            end(unknown, ProducerIdAndEpoch(8, 3), True, NOW)
 
 
 def test_used_up_epochs_at_the_end_of_a_transaction() -> None:
     last = OPEN._replace(producer_epoch=PRODUCER_EPOCH_MAX)
     with pytest.raises(ProducerIdNeededError):
-        end(last, Producer(7, PRODUCER_EPOCH_MAX), True, NOW)
-    (new,) = end(last, Producer(7, PRODUCER_EPOCH_MAX), True, Now(0, 9)).states
+        end(last, ProducerIdAndEpoch(7, PRODUCER_EPOCH_MAX), True, NOW)
+    (new,) = end(last, ProducerIdAndEpoch(7, PRODUCER_EPOCH_MAX), True, Now(0, 9)).states
     assert present(new) == (9, 0)
     assert (new.marker_id, new.marker_epoch) == (7, PRODUCER_EPOCH_MAX + 1)
-    assert end(new, Producer(7, PRODUCER_EPOCH_MAX), True, NOW).states == ()
+    assert end(new, ProducerIdAndEpoch(7, PRODUCER_EPOCH_MAX), True, NOW).states == ()
     begun = new.completed(0)._replace(state=TxnState.ONGOING)
     with pytest.raises(ProducerFencedError):
-        end(begun, Producer(7, PRODUCER_EPOCH_MAX), True, NOW)
+        end(begun, ProducerIdAndEpoch(7, PRODUCER_EPOCH_MAX), True, NOW)
     with pytest.raises(ProducerIdNeededError):
         timed_out(last, NOW)
 
 
 def test_without_the_rule_epochs_stay() -> None:
-    (new,) = end(OPEN, Producer(7, 3), True, NOW, bump=False).states
+    (new,) = end(OPEN, ProducerIdAndEpoch(7, 3), True, NOW, bump=False).states
     assert present(new) == (7, 3)
     assert new.marker_epoch == 3
     done = new.completed(0)
-    assert end(done, Producer(7, 3), True, NOW, bump=False).states == ()
+    assert end(done, ProducerIdAndEpoch(7, 3), True, NOW, bump=False).states == ()
 
 
 # ---- the rest
@@ -320,7 +322,7 @@ def test_nothing_is_left_of_a_transaction_that_is_complete() -> None:
 
 def test_no_pair_is_given_twice() -> None:
     check_producer(EMPTY, OPEN)
-    with pytest.raises(IllegalTransitionError, match="twice"):
+    with pytest.raises(IllegalTxnTransitionError, match="twice"):
         check_producer(complete(), EMPTY._replace(producer_epoch=4))
-    with pytest.raises(IllegalTransitionError, match="after"):
+    with pytest.raises(IllegalTxnTransitionError, match="after"):
         check_producer(EMPTY, OPEN._replace(producer_epoch=2))

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_broker.coordinator.result import CoordinatorRecord
+from oncelog_broker.coordinator.result import CoordinatorRecord, RecordFormatError
 from oncelog_broker.coordinator.transaction.records import (
     IdFact,
     OrdinalsFact,
-    RecordFormatError,
     SavedShared,
     SavedTransaction,
     SavedWriter,

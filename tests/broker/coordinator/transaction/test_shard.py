@@ -8,7 +8,7 @@ import pytest
 
 from oncelog_broker.coordinator.safeguards import without
 from oncelog_broker.coordinator.transaction.records import SavedTransaction, id_record
-from oncelog_broker.coordinator.transaction.states import IllegalTransitionError, TxnState
+from oncelog_broker.coordinator.transaction.states import IllegalTxnTransitionError, TxnState
 from oncelog_protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
@@ -562,7 +562,7 @@ async def test_a_record_that_cannot_follow_is_a_defect() -> None:
         await world.inited()
         saved = world.saved()
         assert isinstance(saved, SavedTransaction)
-        with pytest.raises(IllegalTransitionError):
+        with pytest.raises(IllegalTxnTransitionError):
             world.shard.replay(id_record("t", saved._replace(state=TxnState.COMPLETE_COMMIT)))
 
 

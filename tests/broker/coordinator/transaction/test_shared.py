@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.coordinator.transaction.ordinary import Now, Producer, ProducerIdNeededError
+from oncelog_broker.coordinator.transaction.ordinary import (
+    Now,
+    ProducerIdAndEpoch,
+    ProducerIdNeededError,
+)
 from oncelog_broker.coordinator.transaction.records import SavedShared, SavedWriter
 from oncelog_broker.coordinator.transaction.shared import (
     Ended,
-    Joined,
+    JoinedTxn,
     add,
     check_ordinal,
     end,
@@ -17,7 +21,7 @@ from oncelog_broker.coordinator.transaction.shared import (
 )
 from oncelog_broker.coordinator.transaction.states import (
     Ending,
-    IllegalTransitionError,
+    IllegalTxnTransitionError,
     StillEndingError,
     TxnState,
 )
@@ -50,7 +54,7 @@ ABORTED = OPEN._replace(state=TxnState.PREPARE_ABORT, changed_ms=5_000)
 
 def joined(
     saved: SavedShared | None, ordinal: int, tag: int, writer: str = "n", fresh: int | None = 30
-) -> Joined:
+) -> JoinedTxn:
     now = Now(5_000, fresh)
     names = NAMES if saved is not None else {}
     return join(saved, names, ordinal, tag, writer, 60_000, now, writer_count_max=3)
@@ -69,7 +73,7 @@ def test_ordinals_and_tags_do_not_go_back() -> None:
         OPEN._replace(last_committed_tag=8),
         OPEN._replace(ordinal=6, last_committed_tag=8),
     ):
-        with pytest.raises(IllegalTransitionError):
+        with pytest.raises(IllegalTxnTransitionError):
             check_ordinal(OPEN, wrong)
 
 
@@ -88,8 +92,8 @@ def test_the_first_writer_binds_ordinal_and_tag() -> None:
 
 
 def test_more_writers_and_those_who_ask_again() -> None:
-    assert joined(OPEN, 5, 10) == Joined(30, None, SavedWriter(5, "n"))
-    assert joined(OPEN, 5, 10, "w", fresh=None) == Joined(22)
+    assert joined(OPEN, 5, 10) == JoinedTxn(30, None, SavedWriter(5, "n"))
+    assert joined(OPEN, 5, 10, "w", fresh=None) == JoinedTxn(22)
     with pytest.raises(PolicyViolationError):
         join(OPEN, NAMES, 5, 10, "n", 1, Now(0, 30), writer_count_max=2)
 
@@ -120,7 +124,7 @@ def test_who_may_not_join(
 
 
 def test_a_newer_ordinal_ends_an_open_transaction_and_follows_a_complete_one() -> None:
-    assert joined(OPEN, 6, 10) == Joined(-1, ABORTED._replace(ending=Ending.FENCE))
+    assert joined(OPEN, 6, 10) == JoinedTxn(-1, ABORTED._replace(ending=Ending.FENCE))
     for saved, last_tag, last_ordinal in (
         (ABORTED.completed(0), 9, 4),
         (COMMITTED.completed(0), 10, 5),
@@ -136,22 +140,25 @@ def test_a_newer_ordinal_ends_an_open_transaction_and_follows_a_complete_one() -
 
 def test_a_writer_gets_its_partitions() -> None:
     def adding(
-        saved: SavedShared, producer: Producer, *partitions: TopicPartition, verify: bool = False
+        saved: SavedShared,
+        producer: ProducerIdAndEpoch,
+        *partitions: TopicPartition,
+        verify: bool = False,
     ) -> SavedWriter | None:
         return add(saved, WRITERS, producer, partitions, verify_only=verify, partition_count_max=2)
 
-    assert adding(OPEN, Producer(21, 0), A0) is None
-    assert adding(OPEN, Producer(21, 0), A0, A1, A1) == SavedWriter(5, "v", (A0, A1))
-    assert adding(OPEN, Producer(22, 0), A1, verify=True) is None
+    assert adding(OPEN, ProducerIdAndEpoch(21, 0), A0) is None
+    assert adding(OPEN, ProducerIdAndEpoch(21, 0), A0, A1, A1) == SavedWriter(5, "v", (A0, A1))
+    assert adding(OPEN, ProducerIdAndEpoch(22, 0), A1, verify=True) is None
     with pytest.raises(TransactionAbortableError):
-        adding(OPEN, Producer(21, 0), A1, verify=True)
+        adding(OPEN, ProducerIdAndEpoch(21, 0), A1, verify=True)
     with pytest.raises(PolicyViolationError):
-        adding(OPEN, Producer(22, 0), TopicPartition("b", 0))
+        adding(OPEN, ProducerIdAndEpoch(22, 0), TopicPartition("b", 0))
     for saved, producer in (
-        (OPEN, Producer(21, 1)),
-        (OPEN, Producer(23, 0)),
-        (COMMITTED, Producer(22, 0)),
-        (ABORTED, Producer(22, 0)),
+        (OPEN, ProducerIdAndEpoch(21, 1)),
+        (OPEN, ProducerIdAndEpoch(23, 0)),
+        (COMMITTED, ProducerIdAndEpoch(22, 0)),
+        (ABORTED, ProducerIdAndEpoch(22, 0)),
     ):
         with pytest.raises(ProducerFencedError):
             adding(saved, producer, A0)

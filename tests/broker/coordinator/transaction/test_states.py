@@ -10,7 +10,7 @@ from oncelog_broker.coordinator.transaction.states import (
     FIRST_STATES,
     RULES,
     Act,
-    IllegalTransitionError,
+    IllegalTxnTransitionError,
     TxnState,
     check_transition,
 )
@@ -31,7 +31,7 @@ def test_every_pair_of_states(old: TxnState, new: TxnState) -> None:
     if new.label in LEGAL[old.label].split():
         check_transition(old, new)
     else:
-        with pytest.raises(IllegalTransitionError, match=f"from {old.label} to {new.label}"):
+        with pytest.raises(IllegalTxnTransitionError, match=f"from {old.label} to {new.label}"):
             check_transition(old, new)
 
 
@@ -40,7 +40,7 @@ def test_what_an_unknown_id_may_become(new: TxnState) -> None:
     if new in FIRST_STATES:
         check_transition(None, new)
     else:
-        with pytest.raises(IllegalTransitionError, match="from nothing"):
+        with pytest.raises(IllegalTxnTransitionError, match="from nothing"):
             check_transition(None, new)
 
 

@@ -8,14 +8,14 @@ from oncelog_broker.coordinator.transaction.records import (
     SavedWriter,
 )
 from oncelog_broker.coordinator.transaction.states import TxnState
-from oncelog_broker.coordinator.transaction.transaction import Transaction
+from oncelog_broker.coordinator.transaction.transaction import TransactionMetadata
 from oncelog_protocol.types import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 def test_writers_come_change_and_go() -> None:
-    txn = Transaction("t")
+    txn = TransactionMetadata("t")
     txn.set_writer(1, SavedWriter(5, "v"))
     txn.set_writer(2, SavedWriter(5, "w", (A0,)))
     txn.set_writer(1, SavedWriter(5, "v", (A0, A1)))
@@ -27,7 +27,7 @@ def test_writers_come_change_and_go() -> None:
 
 
 def test_markers_of_an_ordinary_transaction_carry_the_epoch_of_the_next() -> None:
-    txn = Transaction("t")
+    txn = TransactionMetadata("t")
     txn.saved = SavedTransaction(
         TxnState.PREPARE_COMMIT, 9, 0, 1, marker_id=7, marker_epoch=32_767, partitions=(A0, A1)
     )
@@ -35,7 +35,7 @@ def test_markers_of_an_ordinary_transaction_carry_the_epoch_of_the_next() -> Non
 
 
 def test_markers_of_a_shared_transaction_say_who_has_won() -> None:
-    txn = Transaction("t")
+    txn = TransactionMetadata("t")
     txn.saved = SavedShared(TxnState.PREPARE_COMMIT, 5, 1, 1, winners=(2, 3))
     txn.set_writer(1, SavedWriter(5, "u", (A0,)))
     txn.set_writer(2, SavedWriter(5, "v", (A1,)))
