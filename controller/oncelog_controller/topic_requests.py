@@ -48,7 +48,7 @@ PartitionKey = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Parked:
+class DelayedTopicRequest:
     """It is an answer that waits for leaders to take their orders."""
 
     request_id: int
@@ -63,7 +63,7 @@ class TopicRequests:
     def __init__(self, core: Core, leadership: Leadership) -> None:
         self._core = core
         self._leadership = leadership
-        self._parked: list[Parked] = []
+        self._delayed: list[DelayedTopicRequest] = []
 
     # ---- create
 
@@ -91,7 +91,7 @@ class TopicRequests:
                 result.topic_id = topic.topic_id
                 made.append(topic)
                 self._write_topic(topic)
-        self._park(event.request_id, response, request.timeout_ms, _keys(made, response.topics))
+        self._delay(event.request_id, response, request.timeout_ms, _keys(made, response.topics))
 
     def _design(self, new: admin.NewTopic, topic_id: str) -> Topic:
         """Return the topic as it will be. :raises ApiError: what is wrong with the wish."""
@@ -208,7 +208,7 @@ class TopicRequests:
                 self._write_growth(topic, added)
                 for index in range(before, before + len(added)):
                     keys[topic.topic_id, index] = result
-        self._park(event.request_id, response, request.timeout_ms, keys)
+        self._delay(event.request_id, response, request.timeout_ms, keys)
 
     def _known(self, name: str) -> Topic:
         topic = self._core.cluster.topics.get(name)
@@ -303,7 +303,7 @@ class TopicRequests:
 
     # ---- answers that wait
 
-    def _park(
+    def _delay(
         self,
         request_id: int,
         response: admin.CreateTopicsResponse | admin.CreatePartitionsResponse,
@@ -315,28 +315,28 @@ class TopicRequests:
             return
         patience_ms = min(max(timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX)
         deadline = self._core.now + patience_ms / 1000
-        parked = Parked(request_id, response, deadline, waiting)
+        delayed = DelayedTopicRequest(request_id, response, deadline, waiting)
         # Not before the writes are through: until then the request counts as interrupted.
-        self._core.when_settled(lambda: self._parked.append(parked))
+        self._core.when_settled(lambda: self._delayed.append(delayed))
 
     @property
     def deadline(self) -> float | None:
         """Return when the first answer that waits is due, on the loop's clock."""
-        return min((parked.deadline for parked in self._parked), default=None)
+        return min((delayed.deadline for delayed in self._delayed), default=None)
 
     def expire(self) -> None:
         """Answer what has waited long enough."""
-        for parked in [p for p in self._parked if p.deadline <= self._core.now]:
+        for delayed in [p for p in self._delayed if p.deadline <= self._core.now]:
             text = "the topic is made, but not every partition has a leader that took its order yet"
-            for result in parked.waiting.values():
+            for result in delayed.waiting.values():
                 _fail(result, RequestTimedOutError(text))
-            self._finish(parked)
+            self._finish(delayed)
 
     def order_taken(
         self, broker_id: int, request: LeaderAndIsrRequest, results: Sequence[ReplicaResult]
     ) -> None:
         """A broker answered: the partitions it leads by that order are ready."""
-        if not self._parked:
+        if not self._delayed:
             return
         failed = {(r.topic, r.partition) for r in results if r.error_code != NO_ERROR}
         taken = [
@@ -344,25 +344,25 @@ class TopicRequests:
             for state in request.partitions
             if state.leader == broker_id and (state.topic, state.partition) not in failed
         ]
-        for parked in list(self._parked):
+        for delayed in list(self._delayed):
             for key in taken:
-                parked.waiting.pop(key, None)
-            if not parked.waiting:
-                self._finish(parked)
+                delayed.waiting.pop(key, None)
+            if not delayed.waiting:
+                self._finish(delayed)
 
     def forget_topics(self) -> None:
         """Topics that are gone can get no leader any more: answers do not wait for them."""
         known = {topic.topic_id for topic in self._core.cluster.topics.values()}
-        for parked in list(self._parked):
-            for key in [key for key in parked.waiting if key[0] not in known]:
+        for delayed in list(self._delayed):
+            for key in [key for key in delayed.waiting if key[0] not in known]:
                 error = UnknownTopicOrPartitionError("the topic was deleted meanwhile")
-                _fail(parked.waiting.pop(key), error)
-            if not parked.waiting:
-                self._finish(parked)
+                _fail(delayed.waiting.pop(key), error)
+            if not delayed.waiting:
+                self._finish(delayed)
 
-    def _finish(self, parked: Parked) -> None:
-        self._parked.remove(parked)
-        self._core.reply(parked.request_id, parked.response)
+    def _finish(self, delayed: DelayedTopicRequest) -> None:
+        self._delayed.remove(delayed)
+        self._core.reply(delayed.request_id, delayed.response)
 
 
 def _extend(

@@ -20,9 +20,9 @@ from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.purgatory import Deadlines
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.replication.traffic import TopicTraffic
-from oncelog_broker.replication.waiters import Deadlines
 from oncelog_protocol.errors import (
     ApiError,
     FencedLeaderEpochError,

@@ -282,7 +282,7 @@ class LedShard(Generic[S]):
         def finish(code: int) -> None:
             reply(None if code else value, code)
 
-        self._park(False, finish)
+        self._when_committed(False, finish)
 
     def _read_confirmed(self, operation: Callable[[S], T], reply: Reply[T]) -> None:
         if not self.serves:
@@ -334,7 +334,7 @@ class LedShard(Generic[S]):
             reply = self._delay(result.delay, reply)
         if not result.records:
             if result.rests_on_log and self._waits_for_commit and self.end_offset >= 0:
-                return self._park(True, partial(_finish, result, reply))
+                return self._when_committed(True, partial(_finish, result, reply))
             if result.on_committed is not None:
                 result.on_committed()
             if result.reply is not None:
@@ -361,7 +361,7 @@ class LedShard(Generic[S]):
             finish(RequestTimedOutError.code)
             return self._on_broken(self)
         if self._waits_for_commit:
-            self._park(True, finish)
+            self._when_committed(True, finish)
         else:
             finish(NO_ERROR)
 
@@ -397,7 +397,7 @@ class LedShard(Generic[S]):
 
     # ---- waiting for commits
 
-    def _park(self, is_write: bool, finish: Callable[[int], None]) -> None:
+    def _when_committed(self, is_write: bool, finish: Callable[[int], None]) -> None:
         """Have ``finish`` called when all that was appended so far is committed, or with what a
         caller is told if not."""
         deadline_s = self._loop.time() + self._commit_timeout_s

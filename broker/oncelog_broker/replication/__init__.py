@@ -1,1 +1,2 @@
-"""Replication keeps roles, the in-sync set, the high watermark, fetch loops and parked requests."""
+"""Replication keeps roles, the in-sync set, the high watermark, fetch loops and delayed
+operations."""

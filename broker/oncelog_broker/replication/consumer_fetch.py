@@ -1,7 +1,7 @@
 """A consumer's fetch reads below the high watermark, or waits until there is enough to read.
 
 * It is answered when ``min_bytes`` are there, when anything is wrong with a partition, or at the
-  deadline, with what there is then. A parked fetch is told of every move of a high watermark it
+  deadline, with what there is then. A delayed fetch is told of every move of a high watermark it
   waits for and looks once per iteration of the loop at most. One at read_committed does not look
   while a transaction keeps the last stable offset where it is. One that waits for many bytes looks
   only every 10 ms, so that a trickle of records does not make it read the same bytes over and over.
@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import Buffer, FetchPosition
-from oncelog_broker.replication.waiters import Deadline, Deadlines
+from oncelog_broker.replication.purgatory import Deadline, Deadlines
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     ApiError,
@@ -61,7 +61,7 @@ LOOK_AGAIN_S = 0.01
 
 
 class ConsumerFetch:
-    """It is one parked fetch, and a ``PartitionReader`` of every partition that it waits for."""
+    """It is one delayed fetch, and a ``PartitionReader`` of every partition that it waits for."""
 
     def __init__(
         self,

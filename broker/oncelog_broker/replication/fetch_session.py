@@ -10,13 +10,13 @@ The scheme, both ends
   the leader gathers what comes; the next answer takes it all: a group commit over the wire.
   (Fetching ahead of the sync was weighed: it needs a second offset and a second exchange per sync,
   and with a producer's window of a few batches per partition the cores are scarce, not the wire.)
-* One fetch at a time is parked. Should another come, because a partition became durable later than
-  its neighbours or got a new leader epoch, the parked one is answered first, *before* the new names
-  are read: answer k reflects the names of requests up to k. That is how a follower tells data for
-  an old position from data for a new one.
-* New data and errors wake a parked fetch, in the same iteration of the loop as the appends, once
-  for all of them. A high watermark that has moved, or that a session has not heard of, rides along
-  with the next answer and wakes nobody.
+* One fetch at a time is delayed. Should another come, because a partition became durable later than
+  its neighbours or got a new leader epoch, the delayed one is answered first, *before* the new
+  names are read: answer k reflects the names of requests up to k. That is how a follower tells data
+  for an old position from data for a new one.
+* New data and errors complete a delayed fetch, in the same iteration of the loop as the appends,
+  once for all of them. A high watermark that has moved, or that a session has not heard of, rides
+  along with the next answer and wakes nobody.
 * A fetch that finds news at once, in the middle of a stream of data, is answered a millisecond
   later (it gathers). It has just let the high watermark move, so producers are about to send more.
   An answer at once would split a producer's window into small trains that never meet again, and
@@ -35,7 +35,7 @@ from typing import NamedTuple
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import Buffer, FetchPosition
 from oncelog_broker.replication.progress import Contact
-from oncelog_broker.replication.waiters import Deadline, Deadlines
+from oncelog_broker.replication.purgatory import Deadline, Deadlines
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     ApiError,
@@ -173,7 +173,7 @@ class FollowerSession:
         self._entries: dict[TopicPartition, SessionEntry] = {}
         self._news: dict[SessionEntry, None] = {}
         self._next_epoch = 0
-        self._parked: _DelayedFetch | None = None
+        self._delayed: _DelayedFetch | None = None
         self._deadline: Deadline | None = None
         self._wake_scheduled = False
         self._loop = asyncio.get_running_loop()
@@ -196,7 +196,7 @@ class FollowerSession:
             )
         if request.max_bytes < 0 or request.min_bytes < 0 or request.max_wait_ms < 0:
             raise InvalidRequestError("negative max_bytes, min_bytes or max_wait_ms")
-        if self._parked is not None:
+        if self._delayed is not None:
             self._answer()
         self._next_epoch += 1
         self.contact.heard(now)
@@ -207,7 +207,7 @@ class FollowerSession:
             for named in topic.partitions:
                 topic_partition = TopicPartition(topic.topic, named.partition)
                 self._name(topic_partition, topic.topic_id, named, request, now)
-        self._parked = _DelayedFetch(request, respond)
+        self._delayed = _DelayedFetch(request, respond)
         if request.max_wait_ms == 0:
             self._answer()
         elif self._news:
@@ -220,16 +220,16 @@ class FollowerSession:
             self._deadline = self._deadlines.add(now + wait_s, self._answer)
 
     def news(self, entry: SessionEntry) -> None:
-        """Note that ``entry`` has something for the follower, and wake a parked fetch."""
+        """Note that ``entry`` has something for the follower, and complete a delayed fetch."""
         self._news[entry] = None
-        if self._parked is not None and not self._wake_scheduled and self._gathering is None:
+        if self._delayed is not None and not self._wake_scheduled and self._gathering is None:
             # Once for all appends of this iteration of the loop.
             self._wake_scheduled = True
             self._loop.call_soon(self._wake)
 
     def end(self) -> None:
-        """Answer what is parked, then forget all: another session begins on the connection."""
-        if self._parked is not None:
+        """Answer what is delayed, then forget all: another session begins on the connection."""
+        if self._delayed is not None:
             self._answer()
         self.close()
 
@@ -239,7 +239,7 @@ class FollowerSession:
             self._deadline.cancel()
         if self._gathering is not None:
             self._gathering.cancel()
-        self._parked = None
+        self._delayed = None
         for entry in self._entries.values():
             if entry.partition is not None:
                 entry.partition.remove_reader(entry)
@@ -322,20 +322,20 @@ class FollowerSession:
 
     def _wake(self) -> None:
         self._wake_scheduled = False
-        if self._parked is not None and self._news:
+        if self._delayed is not None and self._news:
             self._answer()
 
     def _answer(self) -> None:
-        parked, self._parked = self._parked, None
+        delayed, self._delayed = self._delayed, None
         deadline, self._deadline = self._deadline, None
         if deadline is not None:
             deadline.cancel()
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None
-        if parked is None:
+        if delayed is None:
             return
-        room = min(parked.request.max_bytes, limits.FETCH_BYTES_MAX)
+        room = min(delayed.request.max_bytes, limits.FETCH_BYTES_MAX)
         news, self._news = self._news, {}
         # By topic, as the message has it: the spans of a message must ascend.
         by_topic: dict[str, list[SessionEntry]] = {}
@@ -361,7 +361,7 @@ class FollowerSession:
                 topics[topic] = FetchTopicResponse(topic, answers)
         self._answered_bytes = position
         self._add_watermarks(topics)
-        parked.respond(FetchResponse(0, list(topics.values())), payload)
+        delayed.respond(FetchResponse(0, list(topics.values())), payload)
 
     def _serve(self, entry: SessionEntry, room: int) -> tuple[FetchPartitionResponse, Buffer]:
         """Return the answer to one open name, and close the name."""

@@ -12,8 +12,8 @@ Rules
   and last stable offset only rise within its epoch. The latter stops at the first transaction whose
   marker is not committed [I15]; it moves with the high watermark. A replica that finds this or
   another invariant broken goes out of service (``invariants``).
-* Readers are told of news (``PartitionReader``), they do not poll. Parked produces hear of their
-  offset, or of the end of the role in which they were parked.
+* Readers are told of news (``PartitionReader``), they do not poll. Delayed produces hear of their
+  offset, or of the end of the role in which they came.
 * A follower's log is truncated where the common part with its leader's ends (KIP-279), also when
   that is its end: an epoch without records must go (KAFKA-10706). The high watermark goes along;
   records truncated below it were committed, and are counted as lost. Producers and transactions are
@@ -32,11 +32,11 @@ from oncelog_broker.replication.invariants import InvariantError, check_offsets
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_broker.replication.ports import Buffer, FetchPosition, PartitionReader
 from oncelog_broker.replication.progress import Contact, FollowerProgress
+from oncelog_broker.replication.purgatory import DelayedOperation, OffsetCallback, OffsetPurgatory
 from oncelog_broker.replication.record_deletion import RecordDeletion
 from oncelog_broker.replication.repair import Repair
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.replication.traffic import TopicTraffic
-from oncelog_broker.replication.waiters import DelayedOperation, OffsetCallback, OffsetPurgatory
 from oncelog_protocol.errors import (
     CorruptMessageError,
     FencedLeaderEpochError,
@@ -119,8 +119,8 @@ class Partition:
         self._follower_fetches_synced_only = safeguards.follower_fetches_synced_only
         self._known_followers: dict[int, FollowerProgress] = {}
         """This was known when the replica led last; it is used without a safeguard only."""
-        self._committed_waiters = OffsetPurgatory()
-        self._synced_waiters = OffsetPurgatory()
+        self._delayed_until_committed = OffsetPurgatory()
+        self._delayed_until_synced = OffsetPurgatory()
         self._readers: dict[PartitionReader, None] = {}
         log.producers.committed(self.high_watermark)
         log.tell_synced_to(self._on_synced)
@@ -388,14 +388,14 @@ class Partition:
         if self.high_watermark >= offset:
             callback(0)
             return None
-        return self._committed_waiters.park(offset, callback)
+        return self._delayed_until_committed.watch(offset, callback)
 
     def when_synced(self, offset: int, callback: OffsetCallback) -> DelayedOperation | None:
         """Call back once this replica's own disk holds everything below ``offset``."""
         if self.log.synced_offset >= offset or not self._leader_counts_synced_only:
             callback(0)
             return None
-        return self._synced_waiters.park(offset, callback)
+        return self._delayed_until_synced.watch(offset, callback)
 
     # ---- leader: followers
 
@@ -520,7 +520,7 @@ class Partition:
         # A smaller ISR may let the high watermark move (KAFKA-13091), or hold it for good.
         self._advance_high_watermark()
         if len(leader.isr) < len(before) and not leader.has_min_isr(self.min_isr):
-            self._committed_waiters.fail(NotEnoughReplicasAfterAppendError.code)
+            self._delayed_until_committed.fail(NotEnoughReplicasAfterAppendError.code)
         self.deletion.check()
         leader.propose_any_join(self.high_watermark, now)
         return leader.state.proposal is not None
@@ -530,7 +530,7 @@ class Partition:
             self.repair.synced()
             self._owner.follower_synced(self)
             return
-        self._synced_waiters.reach(synced_offset)
+        self._delayed_until_synced.reach(synced_offset)
         self._advance_high_watermark()
 
     def _advance_high_watermark(self) -> None:
@@ -552,11 +552,15 @@ class Partition:
             stable_moved = self.last_stable_offset != stable
             for reader in self._readers:
                 reader.watermark_moved(stable_moved)
-            self._committed_waiters.reach(self.high_watermark)
+            self._delayed_until_committed.reach(self.high_watermark)
 
     def _fail_waiters(self, error_code: int) -> None:
-        for waiters in (self._committed_waiters, self._synced_waiters, self.deletion.waiters):
-            waiters.fail(error_code)
+        for delayed in (
+            self._delayed_until_committed,
+            self._delayed_until_synced,
+            self.deletion.delayed,
+        ):
+            delayed.fail(error_code)
 
     # ---- leader: consumers
 

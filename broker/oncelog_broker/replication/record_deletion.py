@@ -21,7 +21,7 @@ from typing import Protocol
 
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.leadership import LeaderRole
-from oncelog_broker.replication.waiters import DelayedOperation, OffsetCallback, OffsetPurgatory
+from oncelog_broker.replication.purgatory import DelayedOperation, OffsetCallback, OffsetPurgatory
 from oncelog_protocol.errors import (
     NotEnoughReplicasError,
     OffsetOutOfRangeError,
@@ -57,7 +57,7 @@ class RecordDeletion:
         """``renew`` has a follower tell its leader where it stands."""
         self._replica = replica
         self._renew = renew
-        self.waiters = OffsetPurgatory()
+        self.delayed = OffsetPurgatory()
         """Callers wait here for a low watermark."""
         self.named_start = 0
         """This follower has told its leader this start last."""
@@ -97,9 +97,9 @@ class RecordDeletion:
         if self.low_watermark() >= offset:
             callback(0)
             return None
-        waiter = self.waiters.park(offset, callback)
+        operation = self.delayed.watch(offset, callback)
         self._write_down()
-        return waiter
+        return operation
 
     def low_watermark(self) -> int:
         """Return the offset below which no replica that may lead will ever show anything again; -1
@@ -111,8 +111,8 @@ class RecordDeletion:
 
     def check(self) -> None:
         """Look at the low watermark again: a disk, a follower, or the ISR has changed."""
-        if self.waiters:
-            self.waiters.reach(self.low_watermark())
+        if self.delayed:
+            self.delayed.reach(self.low_watermark())
 
     def _write_down(self) -> None:
         log = self._replica.log
@@ -127,7 +127,7 @@ class RecordDeletion:
             return
         if replica.leader is not None:
             self.check()
-            if not self.waiters:
+            if not self.delayed:
                 return
         elif replica.log.log_dir.starts.durable(replica.log) > self.named_start:
             self._renew()

@@ -30,9 +30,9 @@ from oncelog_broker.replication.invariants import InvariantError, check_fetchers
 from oncelog_broker.replication.isr_sender import IsrSender
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import IsrPort, LeaderConnector, ReplicaConfig
+from oncelog_broker.replication.purgatory import Deadlines
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.replication.traffic import TrafficTable
-from oncelog_broker.replication.waiters import Deadlines
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
     InconsistentTopicIdError,

@@ -58,7 +58,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class _OffsetsQuery(Protocol[T_co]):
-    """A question is asked of every partition."""
+    """A query is put to every partition."""
 
     @property
     def times_ms(self) -> Sequence[int]:
@@ -87,7 +87,7 @@ class _EndsQuery:
 
 
 class _TimesQuery:
-    """It is the question for the ends of a partition at some times."""
+    """It is the query for the ends of a partition at some times."""
 
     def __init__(self, times_ms: Sequence[int]) -> None:
         self.times_ms = times_ms
@@ -137,17 +137,15 @@ class EndOffsets:
         await self._gather(found, _TimesQuery(times_ms))
         return found
 
-    async def _gather(
-        self, found: dict[TopicPartition, T | None], question: _OffsetsQuery[T]
-    ) -> None:
-        """Put the question to the leader of each partition, and the answers where they belong."""
+    async def _gather(self, found: dict[TopicPartition, T | None], query: _OffsetsQuery[T]) -> None:
+        """Put the query to the leader of each partition, and the answers where they belong."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in found:
             state = self._image.partition(tp)
             if state is None or state.leader not in self._image.brokers:
                 continue
             if state.leader == self._broker_id:
-                found[tp] = self._own(tp, question)
+                found[tp] = self._own(tp, query)
             else:
                 by_leader.setdefault(state.leader, []).append(tp)
         if by_leader and not self._closed:
@@ -161,7 +159,7 @@ class EndOffsets:
             try:
                 await asyncio.gather(
                     *(
-                        self._ask(leader, named, found, question, deadline)
+                        self._ask(leader, named, found, query, deadline)
                         for leader, named in by_leader.items()
                     )
                 )
@@ -175,11 +173,11 @@ class EndOffsets:
             channel.close("the broker stops")
         self._channels.clear()
 
-    def _own(self, tp: TopicPartition, question: _OffsetsQuery[T]) -> T | None:
+    def _own(self, tp: TopicPartition, query: _OffsetsQuery[T]) -> T | None:
         try:
             partition = self._replicas.partition(tp)
             partition.leader_role()
-            return question.own(partition)
+            return query.own(partition)
         except (OncelogError, OSError):
             return None
 
@@ -188,7 +186,7 @@ class EndOffsets:
         leader: int,
         partitions: Sequence[TopicPartition],
         found: dict[TopicPartition, T | None],
-        question: _OffsetsQuery[T],
+        query: _OffsetsQuery[T],
         deadline: float,
     ) -> None:
         """Ask one leader; a failure leaves its partitions unknown and harms no others."""
@@ -196,13 +194,13 @@ class EndOffsets:
         try:
             async with asyncio.timeout_at(deadline):
                 channel = await self._channel(leader)
-            step = max(ENTRIES_PER_REQUEST_MAX // len(question.times_ms), 1)
+            step = max(ENTRIES_PER_REQUEST_MAX // len(query.times_ms), 1)
             for first in range(0, len(partitions), step):
-                request = _request(partitions[first : first + step], question.times_ms)
+                request = _request(partitions[first : first + step], query.times_ms)
                 # A call that times out closes the channel: a silent leader's does not stay.
                 left_s = max(deadline - loop.time(), 0.001)
                 reply = await channel.call(request, timeout_s=left_s)
-                _take(reply.message, question, found)
+                _take(reply.message, query, found)
         except (OSError, TimeoutError, OncelogError) as error:
             logger.info("end_offsets_unknown", broker_id=leader, error=error)
 
@@ -228,14 +226,14 @@ def _request(partitions: Sequence[TopicPartition], times_ms: Sequence[int]) -> L
 
 def _take(
     response: ListOffsetsResponse,
-    question: _OffsetsQuery[T],
+    query: _OffsetsQuery[T],
     found: dict[TopicPartition, T | None],
 ) -> None:
     """Take the answers, which come in the order of asking: all of a partition, then all of the
     next."""
     if response.error_code:
         return
-    count = len(question.times_ms)
+    count = len(query.times_ms)
     for topic in response.topics:
         answers = topic.partitions
         for first in range(0, len(answers) - count + 1, count):
@@ -244,4 +242,4 @@ def _take(
             tp = TopicPartition(topic.topic, number)
             is_known = all(not each.error_code and each.partition == number for each in some)
             if is_known and tp in found:
-                found[tp] = question.answer([each.offset for each in some])
+                found[tp] = query.answer([each.offset for each in some])

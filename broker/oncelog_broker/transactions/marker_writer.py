@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from oncelog_broker.replication.purgatory import Deadline
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.replication.waiters import Deadline
 from oncelog_broker.transactions.ports import EndsGroupTransactions
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import ApiError, ProtocolError, RequestTimedOutError, StorageError

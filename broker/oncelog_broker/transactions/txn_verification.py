@@ -155,30 +155,28 @@ class TransactionVerifier:
         self._closed = True
         for broker in self._brokers.values():
             waiting, broker.queue = broker.queue, deque()
-            for question in waiting:
-                question.callback(CoordinatorNotAvailableError.code)
+            for pending in waiting:
+                pending.callback(CoordinatorNotAvailableError.code)
 
     # ---- asking
 
-    def _ask(self, question: _PendingVerification) -> None:
+    def _ask(self, pending: _PendingVerification) -> None:
         if self._closed or self._tasks.closed:
-            question.callback(CoordinatorNotAvailableError.code)
+            pending.callback(CoordinatorNotAvailableError.code)
             return
-        coordinator = self._coordinator(question.added.transactional_id)
+        coordinator = self._coordinator(pending.added.transactional_id)
         if coordinator is None:
-            self._answered(question, CoordinatorNotAvailableError.code)
-        elif coordinator == self._broker_id and not self._knows(question.added):
-            self._answered(question, UnknownTopicOrPartitionError.code)
+            self._answered(pending, CoordinatorNotAvailableError.code)
+        elif coordinator == self._broker_id and not self._knows(pending.added):
+            self._answered(pending, UnknownTopicOrPartitionError.code)
         elif coordinator == self._broker_id:
-            self._transactions.add_partitions(
-                question.added, partial(self._answered_here, question)
-            )
+            self._transactions.add_partitions(pending.added, partial(self._answered_here, pending))
         else:
-            key = coordinator, question.again
+            key = coordinator, pending.again
             broker = self._brokers.get(key)
             if broker is None:
-                broker = self._brokers[key] = _Broker(again=question.again)
-            broker.queue.append(question)
+                broker = self._brokers[key] = _Broker(again=pending.again)
+            broker.queue.append(pending)
             if broker.free:
                 lane = broker.free.pop(0)
                 name = f"verifying transactions at broker {coordinator}"
@@ -219,10 +217,10 @@ class TransactionVerifier:
     ) -> None:
         """Ask in one request; every question of ``batch`` is answered, or asked again later."""
         merged: dict[tuple[str, int, int], AddedTransaction] = {}
-        for question in batch:
-            added = question.added
+        for pending in batch:
+            added = pending.added
             transaction = merged.setdefault(
-                question.key,
+                pending.key,
                 AddedTransaction(
                     added.transactional_id, added.producer_id, added.producer_epoch, []
                 ),
@@ -249,21 +247,21 @@ class TransactionVerifier:
 
     # ---- answers
 
-    def _answered_here(self, question: _PendingVerification, result: AddPartitionsResult) -> None:
-        self._answered(question, result.error_code)
+    def _answered_here(self, pending: _PendingVerification, result: AddPartitionsResult) -> None:
+        self._answered(pending, result.error_code)
 
-    def _answered(self, question: _PendingVerification, error_code: int) -> None:
+    def _answered(self, pending: _PendingVerification, error_code: int) -> None:
         if error_code not in _ASK_AGAIN:
-            question.callback(error_code)
+            pending.callback(error_code)
             return
-        question.again = True
-        pause_s, question.pause_s = question.pause_s, min(2 * question.pause_s, PAUSE_S_MAX)
-        if self._closed or self._loop.time() + pause_s > question.deadline_s:
+        pending.again = True
+        pause_s, pending.pause_s = pending.pause_s, min(2 * pending.pause_s, PAUSE_S_MAX)
+        if self._closed or self._loop.time() + pause_s > pending.deadline_s:
             if error_code != ConcurrentTransactionsError.code:
                 error_code = CoordinatorNotAvailableError.code
-            question.callback(error_code)
+            pending.callback(error_code)
         else:
-            self._loop.call_later(pause_s, self._ask, question)
+            self._loop.call_later(pause_s, self._ask, pending)
 
 
 def _codes(

@@ -11,9 +11,9 @@ import pytest
 from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.progress import UNKNOWN_OFFSET
+from oncelog_broker.replication.purgatory import Deadlines
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.replication.traffic import TopicTraffic
-from oncelog_broker.replication.waiters import Deadlines
 from oncelog_protocol import schema
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,

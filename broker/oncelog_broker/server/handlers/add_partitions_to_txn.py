@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 
-from oncelog_broker.replication.waiters import Deadline, Deadlines
+from oncelog_broker.replication.purgatory import Deadline, Deadlines
 from oncelog_broker.server.authorizer import (
     CLUSTER,
     CLUSTER_ACTION,

@@ -30,22 +30,22 @@ from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
     from oncelog_broker.replication.partition import Partition
+    from oncelog_broker.replication.purgatory import Deadline, DelayedOperation
     from oncelog_broker.replication.replica_manager import ReplicaManager
-    from oncelog_broker.replication.waiters import Deadline, DelayedOperation
     from oncelog_broker.server.request import RequestContext, Respond
 
 
 class _DelayedDeleteRecords:
-    """Not all partitions of such a request have answered."""
+    """Not all partitions of the request have answered."""
 
-    __slots__ = ("deadline", "pending", "respond", "response", "waiting")
+    __slots__ = ("deadline", "operations", "pending", "respond", "response")
 
     def __init__(self, respond: Respond) -> None:
         self.respond = respond
         self.response = DeleteRecordsResponse()
         # One more than there are partitions, so that the answer cannot leave before all are tried.
         self.pending = 1
-        self.waiting: dict[TopicPartition, tuple[RecordDeletionResult, DelayedOperation]] = {}
+        self.operations: dict[TopicPartition, tuple[RecordDeletionResult, DelayedOperation]] = {}
         self.deadline: Deadline | None = None
 
     def one_done(self) -> None:
@@ -59,9 +59,9 @@ class _DelayedDeleteRecords:
     def expired(self) -> None:
         """Answer the partitions that still wait, as their time is up."""
         self.deadline = None
-        waiting, self.waiting = self.waiting, {}
-        for answer, waiter in waiting.values():
-            waiter.cancel()
+        operations, self.operations = self.operations, {}
+        for answer, operation in operations.values():
+            operation.cancel()
             answer.error_code = RequestTimedOutError.code
             self.one_done()
 
@@ -80,31 +80,31 @@ class DeleteRecordsHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Move log starts up, then answer or park.
+        """Move log starts up, then answer now or later.
 
         :raises InvalidRequestError: a partition occurs twice; nothing was done.
         """
         names = [(topic.topic, p.partition) for topic in request.topics for p in topic.partitions]
         if len(set(names)) != len(names):
             raise InvalidRequestError("a partition occurs twice")
-        parked = _DelayedDeleteRecords(respond)
+        delayed = _DelayedDeleteRecords(respond)
         for topic in request.topics:
             refusal = self._topic_refusal(context, topic.topic)
             answers = [RecordDeletionResult(asked.partition) for asked in topic.partitions]
-            parked.response.topics.append(RecordDeletionTopicResult(topic.topic, answers))
+            delayed.response.topics.append(RecordDeletionTopicResult(topic.topic, answers))
             for asked, answer in zip(topic.partitions, answers, strict=True):
                 try:
                     if refusal is not None:
                         raise refusal
-                    self._delete(topic.topic, asked.before_offset, answer, parked)
+                    self._delete(topic.topic, asked.before_offset, answer, delayed)
                 except ApiError as error:
                     answer.error_code, answer.error_message = error.code, str(error)
-        if parked.waiting:
+        if delayed.operations:
             wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
-            parked.deadline = self._replicas.deadlines.add(
-                self._replicas.now() + wait_s, parked.expired
+            delayed.deadline = self._replicas.deadlines.add(
+                self._replicas.now() + wait_s, delayed.expired
             )
-        parked.one_done()
+        delayed.one_done()
 
     def _topic_refusal(self, context: RequestContext, topic: str) -> ApiError | None:
         if not self._authorizer.authorize(context, DELETE, TOPIC, topic):
@@ -120,27 +120,27 @@ class DeleteRecordsHandler:
         topic: str,
         before_offset: int,
         answer: RecordDeletionResult,
-        parked: _DelayedDeleteRecords,
+        delayed: _DelayedDeleteRecords,
     ) -> None:
         named = TopicPartition(topic, answer.partition)
         partition = self._replicas.partition(named)
         offset = partition.deletion.delete_below(before_offset)
-        parked.pending += 1
-        waiter = partition.deletion.when_deleted(
-            offset, partial(_settle, partition, answer, parked)
+        delayed.pending += 1
+        operation = partition.deletion.when_deleted(
+            offset, partial(_settle, partition, answer, delayed)
         )
-        if waiter is not None:
-            parked.waiting[named] = answer, waiter
+        if operation is not None:
+            delayed.operations[named] = answer, operation
 
 
 def _settle(
     partition: Partition,
     answer: RecordDeletionResult,
-    parked: _DelayedDeleteRecords,
+    delayed: _DelayedDeleteRecords,
     error_code: int,
 ) -> None:
-    parked.waiting.pop(partition.topic_partition, None)
+    delayed.operations.pop(partition.topic_partition, None)
     answer.error_code = error_code
     if not error_code:
         answer.low_watermark = partition.deletion.low_watermark()
-    parked.one_done()
+    delayed.one_done()

@@ -1,4 +1,4 @@
-"""Fetch, v0, serves consumers (parked until there is enough) and followers (sessions).
+"""Fetch, v0, serves consumers (delayed until there is enough) and followers (sessions).
 
 Consumers read below the high watermark, see ``replication.consumer_fetch``; followers read to the
 log end over an incremental session that belongs to the connection, see
@@ -39,7 +39,7 @@ FULL_SESSION = 0
 
 
 class _ConsumerSlot:
-    """It holds the fetch that a consumer's connection has parked, so that it goes when the
+    """It holds the delayed fetch of a consumer's connection, so that it goes when the
     connection does."""
 
     __slots__ = ("fetch",)
@@ -67,7 +67,7 @@ class FetchHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answer or park.
+        """Answer now or later.
 
         :raises ApiError: the whole request is refused, see the module.
         """

@@ -9,7 +9,7 @@ Per partition: TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writes to an 
 INVALID_REQUEST (a batch of a transaction without a transactional id, or the reverse), whatever the
 partition, the log and the transaction coordinator refuse, NOT_ENOUGH_REPLICAS before and
 NOT_ENOUGH_REPLICAS_AFTER_APPEND after the append, NOT_LEADER_OR_FOLLOWER when the leadership ends
-while the request is parked, REQUEST_TIMED_OUT.
+while the request is delayed, REQUEST_TIMED_OUT.
 
 Nothing here is done per record. The batch goes from the receive buffer to the log as a view; it is
 gone when ``handle`` returns. Only what must wait for a transaction coordinator is copied, see
@@ -21,8 +21,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from oncelog_broker.replication.purgatory import Deadline, DelayedOperation
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.replication.waiters import Deadline, DelayedOperation
 from oncelog_broker.server.authorizer import TOPIC, WRITE, Authorizer
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.request import RequestContext, Respond
@@ -59,9 +59,9 @@ _ACKS = frozenset((Acks.NONE, Acks.LEADER, Acks.ALL))
 
 
 class _DelayedProduce:
-    """Not all batches of such a request are acknowledged, or not yet appended."""
+    """Not all batches of the request are acknowledged, or not yet appended."""
 
-    __slots__ = ("acks", "deadline", "pending", "respond", "response", "wait_s", "waiters")
+    __slots__ = ("acks", "deadline", "operations", "pending", "respond", "response", "wait_s")
 
     def __init__(
         self, acks: int, wait_s: float, response: ProduceResponse, respond: Respond
@@ -71,7 +71,7 @@ class _DelayedProduce:
         self.response = response
         self.respond = respond
         self.pending = 0
-        self.waiters: list[tuple[_PartitionAnswer, DelayedOperation]] = []
+        self.operations: list[tuple[_PartitionAnswer, DelayedOperation]] = []
         self.deadline: Deadline | None = None
 
     def one_done(self) -> None:
@@ -87,19 +87,19 @@ class _DelayedProduce:
         committed."""
         self.deadline = None
         logger.debug("produce_waited", partitions=self.pending)
-        for answer, waiter in self.waiters:
+        for answer, operation in self.operations:
             if not answer.done:
-                waiter.cancel()
+                operation.cancel()
                 answer(RequestTimedOutError.code)
 
 
 class _PartitionAnswer:
-    """It is the callback of one partition of a parked request."""
+    """It is the callback of one partition of a delayed request."""
 
-    __slots__ = ("answer", "done", "parked")
+    __slots__ = ("answer", "delayed", "done")
 
-    def __init__(self, parked: _DelayedProduce, answer: ProducePartitionResponse) -> None:
-        self.parked = parked
+    def __init__(self, delayed: _DelayedProduce, answer: ProducePartitionResponse) -> None:
+        self.delayed = delayed
         self.answer = answer
         self.done = False
 
@@ -108,7 +108,7 @@ class _PartitionAnswer:
         if error_code:
             self.answer.error_code = error_code
             self.answer.base_offset = -1
-        self.parked.one_done()
+        self.delayed.one_done()
 
 
 class ProduceHandler:
@@ -128,7 +128,7 @@ class ProduceHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Append, then answer or park.
+        """Append, then answer now or later.
 
         :raises ApiError: nothing was appended, see the module.
         """
@@ -140,9 +140,9 @@ class ProduceHandler:
             check_transactional_id(self._authorizer, context, request.transactional_id)
         _check_once(request)
         wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
-        parked = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond)
+        delayed = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond)
         # One more than there are partitions, so that the answer cannot leave before all are tried.
-        parked.pending = 1
+        delayed.pending = 1
         for topic in request.topics:
             refusal = self._topic_refusal(context, topic.topic)
             answers: list[ProducePartitionResponse] = []
@@ -158,16 +158,16 @@ class ProduceHandler:
                     _refuse(answer, InvalidRequestError("transactional bit or id, not both"))
                 elif request.transactional_id is not None:
                     named = request.transactional_id
-                    self._append_verified(context, named, key, batch, parked, answer)
+                    self._append_verified(context, named, key, batch, delayed, answer)
                 else:
-                    self._append(key, batch, parked, answer)
-            parked.response.topics.append(ProduceTopicResponse(topic.topic, answers))
+                    self._append(key, batch, delayed, answer)
+            delayed.response.topics.append(ProduceTopicResponse(topic.topic, answers))
         if request.acks == Acks.NONE:
             respond(None)
             return
-        if parked.waiters:
-            self._arm(parked)
-        parked.one_done()
+        if delayed.operations:
+            self._arm(delayed)
+        delayed.one_done()
 
     def _topic_refusal(self, context: RequestContext, topic: str) -> ApiError | None:
         if topic in INTERNAL_TOPICS and not context.internal:
@@ -182,21 +182,21 @@ class ProduceHandler:
         transactional_id: str,
         topic_partition: TopicPartition,
         batch: memoryview,
-        parked: _DelayedProduce,
+        delayed: _DelayedProduce,
         answer: ProducePartitionResponse,
     ) -> None:
         """Append a batch of a transaction, once it is known to be one."""
-        parked.pending += 1
+        delayed.pending += 1
 
         def append(view: memoryview, guard: TxnGuard | None) -> None:
-            self._append(topic_partition, view, parked, answer, guard)
-            if parked.waiters and parked.deadline is None and parked.pending > 1:
-                self._arm(parked)
-            parked.one_done()
+            self._append(topic_partition, view, delayed, answer, guard)
+            if delayed.operations and delayed.deadline is None and delayed.pending > 1:
+                self._arm(delayed)
+            delayed.one_done()
 
         def refuse(error: ApiError) -> None:
             _refuse(answer, error)
-            parked.one_done()
+            delayed.one_done()
 
         submitted = TxnBatch(
             transactional_id,
@@ -213,22 +213,22 @@ class ProduceHandler:
         except ProtocolError as error:
             refuse(CorruptMessageError(str(error)))
 
-    def _arm(self, parked: _DelayedProduce) -> None:
+    def _arm(self, delayed: _DelayedProduce) -> None:
         """Begin the time that the replicas have."""
-        if parked.deadline is None:
-            parked.deadline = self._replicas.deadlines.add(
-                self._replicas.now() + parked.wait_s, parked.expired
+        if delayed.deadline is None:
+            delayed.deadline = self._replicas.deadlines.add(
+                self._replicas.now() + delayed.wait_s, delayed.expired
             )
 
     def _append(
         self,
         topic_partition: TopicPartition,
         batch: memoryview,
-        parked: _DelayedProduce,
+        delayed: _DelayedProduce,
         answer: ProducePartitionResponse,
         guard: TxnGuard | None = None,
     ) -> None:
-        acks = parked.acks
+        acks = delayed.acks
         try:
             partition = self._replicas.partition(topic_partition)
             append = partition.append_as_leader(batch, acks, self._replicas.now(), guard)
@@ -249,15 +249,15 @@ class ProduceHandler:
         answer.log_start_offset = partition.log.log_start_offset
         if acks == Acks.NONE:
             return
-        callback = _PartitionAnswer(parked, answer)
-        parked.pending += 1
+        callback = _PartitionAnswer(delayed, answer)
+        delayed.pending += 1
         end = append.last_offset + 1
         if acks == Acks.ALL:
-            waiter = partition.when_committed(end, callback)
+            operation = partition.when_committed(end, callback)
         else:
-            waiter = partition.when_synced(end, callback)
-        if waiter is not None:
-            parked.waiters.append((callback, waiter))
+            operation = partition.when_synced(end, callback)
+        if operation is not None:
+            delayed.operations.append((callback, operation))
 
 
 def _is_transactional(batch: memoryview) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.replication.waiters import Deadlines
+from oncelog_broker.replication.purgatory import Deadlines
 from oncelog_broker.server.authorizer import (
     CLUSTER,
     CLUSTER_ACTION,

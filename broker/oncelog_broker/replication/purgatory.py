@@ -1,4 +1,4 @@
-"""Requests are parked here until an offset is reached or a deadline passes.
+"""Delayed operations wait here until an offset is reached or a deadline passes.
 
 There are two structures, both cheap per request and exact in their order:
 
@@ -6,11 +6,11 @@ There are two structures, both cheap per request and exact in their order:
   offset costs O(those it wakes). There is one for the high watermark, and one for the leader's own
   synced offset.
 * ``Deadlines`` keeps all deadlines of a broker in buckets of 10 ms with *one* timer of the event
-  loop. Adding and cancelling are dictionary operations: nearly every parked request is answered
+  loop. Adding and cancelling are dictionary operations: nearly every delayed one is completed
   long before its deadline, so a heap of timers would mostly hold dead entries for half a minute
   each.
 
-Callbacks run synchronously, once, and must not raise; they may park and cancel others.
+Callbacks run synchronously, once, and must not raise; they may add and cancel others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OffsetCallback = Callable[[int], None]
 
 
 class DelayedOperation:
-    """A waiter is one parked callback. ``cancel`` makes sure that it is not called any more."""
+    """It is one callback that is to come. ``cancel`` makes sure that it is not called any more."""
 
     __slots__ = ("callback", "offset")
 
@@ -48,7 +48,7 @@ class DelayedOperation:
 
 
 class OffsetPurgatory:
-    """It keeps callbacks that wait for an offset to be reached."""
+    """It keeps operations that wait for an offset to be reached."""
 
     __slots__ = ("_queue",)
 
@@ -58,16 +58,16 @@ class OffsetPurgatory:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def park(self, offset: int, callback: OffsetCallback) -> DelayedOperation:
+    def watch(self, offset: int, callback: OffsetCallback) -> DelayedOperation:
         """Call back when ``reach`` is called with ``offset`` or more."""
-        waiter = DelayedOperation(offset, callback)
+        operation = DelayedOperation(offset, callback)
         queue = self._queue
         if queue and queue[-1].offset > offset:
             # Appends come in order, so this is rare: a caller asks about an older offset.
-            self._queue = deque(sorted([*queue, waiter], key=lambda w: w.offset))
+            self._queue = deque(sorted([*queue, operation], key=lambda each: each.offset))
         else:
-            queue.append(waiter)
-        return waiter
+            queue.append(operation)
+        return operation
 
     def reach(self, offset: int) -> None:
         """Call all callbacks that wait for ``offset`` or less: everything below it is there."""
@@ -76,9 +76,9 @@ class OffsetPurgatory:
 
     def fail(self, error_code: int) -> None:
         """Tell ``error_code`` to all that wait; nobody waits any longer."""
-        waiters, self._queue = self._queue, deque()
-        for waiter in waiters:
-            waiter.finish(error_code)
+        operations, self._queue = self._queue, deque()
+        for operation in operations:
+            operation.finish(error_code)
 
 
 class Deadline:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_broker.replication.waiters import (
+from oncelog_broker.replication.purgatory import (
     TICK_S,
     Deadline,
     Deadlines,
@@ -19,53 +19,53 @@ from support.waiting import eventually
 
 
 def test_reaching_an_offset_wakes_those_at_or_below_it_in_order() -> None:
-    waiters = OffsetPurgatory()
+    purgatory = OffsetPurgatory()
     called: list[tuple[int, int]] = []
 
     def note(offset: int) -> OffsetCallback:
         return lambda code: called.append((offset, code))
 
     for offset in (10, 20, 30):
-        waiters.park(offset, note(offset))
-    waiters.reach(9)
+        purgatory.watch(offset, note(offset))
+    purgatory.reach(9)
     assert called == []
-    waiters.reach(20)
+    purgatory.reach(20)
     assert called == [(10, 0), (20, 0)]
-    assert len(waiters) == 1
+    assert len(purgatory) == 1
 
 
 def test_an_older_offset_may_be_asked_for_later() -> None:
-    waiters = OffsetPurgatory()
+    purgatory = OffsetPurgatory()
     called: list[int] = []
-    waiters.park(30, lambda code: called.append(30))
-    waiters.park(10, lambda code: called.append(10))
-    waiters.reach(10)
+    purgatory.watch(30, lambda code: called.append(30))
+    purgatory.watch(10, lambda code: called.append(10))
+    purgatory.reach(10)
     assert called == [10]
 
 
 def test_failing_tells_everybody_once() -> None:
-    waiters = OffsetPurgatory()
+    purgatory = OffsetPurgatory()
     called: list[int] = []
-    waiters.park(10, called.append)
-    cancelled = waiters.park(11, called.append)
+    purgatory.watch(10, called.append)
+    cancelled = purgatory.watch(11, called.append)
     cancelled.cancel()
-    waiters.fail(6)
-    waiters.reach(100)
+    purgatory.fail(6)
+    purgatory.reach(100)
     assert called == [6]
 
 
 def test_a_callback_may_park_again() -> None:
-    waiters = OffsetPurgatory()
+    purgatory = OffsetPurgatory()
     called: list[str] = []
 
     def first(code: int) -> None:
         called.append("first")
-        waiters.park(10, lambda code: called.append("second"))
+        purgatory.watch(10, lambda code: called.append("second"))
 
-    waiters.park(5, first)
-    waiters.reach(7)
+    purgatory.watch(5, first)
+    purgatory.reach(7)
     assert called == ["first"]
-    waiters.reach(10)
+    purgatory.reach(10)
     assert called == ["first", "second"]
 
 
@@ -73,18 +73,18 @@ def test_a_callback_may_park_again() -> None:
 def test_every_waiter_is_called_exactly_when_its_offset_is_reached(
     offsets: list[int], reached: list[int]
 ) -> None:
-    waiters = OffsetPurgatory()
+    purgatory = OffsetPurgatory()
     called: list[int] = []
 
     def note(offset: int) -> OffsetCallback:
         return lambda code: called.append(offset)
 
     for offset in offsets:
-        waiters.park(offset, note(offset))
+        purgatory.watch(offset, note(offset))
     top = -1
     for offset in reached:
         top = max(top, offset)
-        waiters.reach(top)
+        purgatory.reach(top)
         assert sorted(called) == sorted(o for o in offsets if o <= top)
 
 
