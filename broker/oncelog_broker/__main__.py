@@ -33,7 +33,7 @@ from oncelog_runtime.entropy import SystemEntropy
 from oncelog_runtime.files import Files, SystemFiles
 from oncelog_runtime.observe import precise_time
 from oncelog_runtime.structured_logging import get_logger
-from oncelog_runtime.turns import BOUND_S, Held, TurnWatch
+from oncelog_runtime.turns import BOUND_S, LongTurn, TurnWatch
 
 if TYPE_CHECKING:
     from oncelog_broker.observability.endpoint import Endpoint
@@ -192,7 +192,7 @@ async def _serve(loaded: Loaded, ready_file: str | None) -> int:
             await endpoint.close()
 
 
-def log_held(held: Held) -> None:
+def log_held(held: LongTurn) -> None:
     """Log a warning where the work was long; a machine that was slow is worth a line."""
     serious = held.cpu_s >= BOUND_S or held.seconds >= HELD_LONG_S
     logger.log(

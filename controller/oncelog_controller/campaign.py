@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from oncelog_controller import znodes
 from oncelog_controller.store import (
     BadVersionError,
-    Check,
+    CheckVersion,
     Create,
     Delete,
     MetadataStore,
@@ -180,7 +180,7 @@ class Campaign:
                 return False
             await self._store.multi(
                 [
-                    Check(znodes.CONTROLLER_EPOCH, stat.version),
+                    CheckVersion(znodes.CONTROLLER_EPOCH, stat.version),
                     Delete(znodes.CONTROLLER, incumbent.node_version),
                 ]
             )
@@ -197,7 +197,10 @@ class Campaign:
         """Remove our own ``/controller``, so that the next one need not wait for our session."""
         try:
             await self._store.multi(
-                [Check(znodes.CONTROLLER_EPOCH, won.epoch_version), Delete(znodes.CONTROLLER)]
+                [
+                    CheckVersion(znodes.CONTROLLER_EPOCH, won.epoch_version),
+                    Delete(znodes.CONTROLLER),
+                ]
             )
         except StoreDisconnectedError:
             logger.info("resignation_unseen")

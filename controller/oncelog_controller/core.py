@@ -24,11 +24,11 @@ from oncelog_controller.effects import Effect, Reload, Resign, SendOrders, SendR
 from oncelog_controller.events import RequestReceived
 from oncelog_controller.orders import DELETED_LEADER, Orders, Whole
 from oncelog_controller.safeguards import ControllerSafeguards
-from oncelog_controller.state import Cluster, Partition, Topic
+from oncelog_controller.state import ClusterPartition, ClusterState, Topic
 from oncelog_controller.stats import ControllerStats
 from oncelog_controller.store import (
     BadVersionError,
-    Check,
+    CheckVersion,
     NoNodeError,
     Op,
     SessionExpiredError,
@@ -78,7 +78,7 @@ class Core:
         self.config = config
         self.safeguards = safeguards if safeguards is not None else ControllerSafeguards()
         self.stats = stats if stats is not None else ControllerStats()
-        self.cluster = Cluster(broker_id, 0, 0)
+        self.cluster = ClusterState(broker_id, 0, 0)
         self.now = 0.0
         self.request: RequestReceived | None = None
         """The request whose writes are pending."""
@@ -88,7 +88,7 @@ class Core:
         """A write failed: nothing is handled until the store was read again."""
         self._effects: list[Effect] = []
         self._orders: dict[int, Orders] = {}
-        self._whole: tuple[Whole, dict[int, list[Partition]]] | None = None
+        self._whole: tuple[Whole, dict[int, list[ClusterPartition]]] | None = None
         """The cluster as it is, and the partitions of each broker; None when it has changed."""
         self._pending: dict[int, Callable[[], None]] = {}
         self._settled: deque[Callable[[], None]] = deque()
@@ -102,7 +102,7 @@ class Core:
         """Note whose writes will be pending."""
         self.request = request
 
-    def begin_again(self, cluster: Cluster) -> RequestReceived | None:
+    def begin_again(self, cluster: ClusterState) -> RequestReceived | None:
         """Replace what is known by what the store was read to hold.
 
         Returns the request whose writes were pending: they are known by their effect, or gone.
@@ -162,7 +162,7 @@ class Core:
         self._pending[self._write_id] = applied
         checks: list[Op] = []
         if self.safeguards.check_controller_epoch:
-            checks.append(Check(znodes.CONTROLLER_EPOCH, self.cluster.epoch_version))
+            checks.append(CheckVersion(znodes.CONTROLLER_EPOCH, self.cluster.epoch_version))
         self._effects.append(WriteStore(self._write_id, (*checks, *ops)))
 
     def when_settled(self, action: Callable[[], None]) -> None:
@@ -198,7 +198,7 @@ class Core:
 
     # ---- orders
 
-    def order_partition(self, partition: Partition, *, is_new: bool = False) -> None:
+    def order_partition(self, partition: ClusterPartition, *, is_new: bool = False) -> None:
         """Order LeaderAndIsr for the replicas, and UpdateMetadata for everybody."""
         state = partition.leader_and_isr()
         if is_new:
@@ -211,7 +211,7 @@ class Core:
                     orders.configs[partition.topic.name] = describe_config(partition.topic)
         self._update_metadata(state)
 
-    def order_metadata(self, partition: Partition) -> None:
+    def order_metadata(self, partition: ClusterPartition) -> None:
         """Order UpdateMetadata for everybody; the replicas know already."""
         self._update_metadata(partition.leader_and_isr())
 
@@ -248,7 +248,7 @@ class Core:
                 topic, topic_id, partition, TOPIC_DELETED_EPOCH, True
             )
 
-    def order_gone(self, partition: Partition) -> None:
+    def order_gone(self, partition: ClusterPartition) -> None:
         """Tell everybody that the partition is no more."""
         self._update_metadata(replace(partition.leader_and_isr(), leader=DELETED_LEADER))
 
@@ -307,11 +307,11 @@ class Core:
         return orders
 
 
-def describe_whole(cluster: Cluster) -> tuple[Whole, dict[int, list[Partition]]]:
+def describe_whole(cluster: ClusterState) -> tuple[Whole, dict[int, list[ClusterPartition]]]:
     """Return all partitions and settings as the wire has them, and the partitions of each
     broker."""
     states: dict[TopicPartition, LeaderAndIsrPartition] = {}
-    replicas: dict[int, list[Partition]] = {}
+    replicas: dict[int, list[ClusterPartition]] = {}
     for partition in cluster.partitions():
         if partition.state is not None:
             states[partition.topic_partition] = partition.leader_and_isr()
@@ -329,7 +329,7 @@ def describe_config(topic: Topic) -> TopicOverrides:
     )
 
 
-def describe_broker_configs(cluster: Cluster) -> list[BrokerOverrides]:
+def describe_broker_configs(cluster: ClusterState) -> list[BrokerOverrides]:
     """Return what is set for brokers as the wire has it."""
     return [
         BrokerOverrides(

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from oncelog_controller.state import BrokerRegistration, Partition, PartitionState
+from oncelog_controller.state import BrokerRegistration, ClusterPartition, PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,9 @@ class Members:
     last_known_elr: tuple[int, ...] = ()
 
 
-def untrusted(partition: Partition, brokers: Mapping[int, BrokerRegistration]) -> frozenset[int]:
+def untrusted(
+    partition: ClusterPartition, brokers: Mapping[int, BrokerRegistration]
+) -> frozenset[int]:
     """Return the registered members that may lack what is committed."""
     state = partition.state
     if state is None:
@@ -78,7 +80,7 @@ def with_isr(
 
 
 def admissions(
-    partition: Partition,
+    partition: ClusterPartition,
     members: Members,
     joining: Collection[int],
     brokers: Mapping[int, BrokerRegistration],

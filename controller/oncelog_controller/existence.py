@@ -9,7 +9,7 @@ check travels as writes do, in order with them, so its answer is true at some mo
 from __future__ import annotations
 
 from oncelog_controller import znodes
-from oncelog_controller.store import ANY_VERSION, Check, MetadataStore, NoNodeError
+from oncelog_controller.store import ANY_VERSION, CheckVersion, MetadataStore, NoNodeError
 from oncelog_protocol.types import TopicPartition
 
 
@@ -21,7 +21,7 @@ async def is_deleted(store: MetadataStore, topic_partition: TopicPartition) -> b
     """
     path = znodes.state_path(topic_partition.topic, topic_partition.partition)
     try:
-        await store.multi([Check(path, ANY_VERSION)])
+        await store.multi([CheckVersion(path, ANY_VERSION)])
     except NoNodeError:
         return True
     return False

@@ -24,7 +24,7 @@ from __future__ import annotations
 from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks
 from oncelog_controller.eligibility import Members, with_isr
 from oncelog_controller.leadership import Leadership, state_ops
-from oncelog_controller.state import Partition, PartitionState
+from oncelog_controller.state import ClusterPartition, PartitionState
 from oncelog_controller.store import Op
 from oncelog_controller.transitions import ReplicaPhase
 from oncelog_protocol.errors import (
@@ -67,7 +67,7 @@ class IsrRequests:
             self._core.reply(request_id, AlterPartitionResponse(StaleBrokerEpochError.code))
             return
         results: list[AlterPartitionResult] = []
-        changes: list[tuple[Partition, PartitionState]] = []
+        changes: list[tuple[ClusterPartition, PartitionState]] = []
         changed: set[tuple[str, int]] = set()
         for item in request.partitions:
             result = AlterPartitionResult(item.topic, item.partition)
@@ -87,7 +87,7 @@ class IsrRequests:
 
     def _check(
         self, asker: int, item: AlterPartitionItem
-    ) -> tuple[Partition, PartitionState] | None:
+    ) -> tuple[ClusterPartition, PartitionState] | None:
         """Return the state to write, or None when it is there already."""
         partition = self._core.cluster.partition(item.topic, item.partition)
         if partition is None or partition.topic.topic_id != item.topic_id:
@@ -131,7 +131,9 @@ class IsrRequests:
             raise OperationNotAttemptedError
         return partition, wanted
 
-    def _check_member(self, partition: Partition, state: PartitionState, member: IsrMember) -> None:
+    def _check_member(
+        self, partition: ClusterPartition, state: PartitionState, member: IsrMember
+    ) -> None:
         core, cluster = self._core, self._core.cluster
         broker = cluster.brokers.get(member.broker_id)
         joins = member.broker_id not in state.isr
@@ -145,14 +147,14 @@ class IsrRequests:
         if failed or not cluster.may_lead(member.broker_id):
             raise IneligibleReplicaError
 
-    def _write(self, changes: list[tuple[Partition, PartitionState]]) -> None:
+    def _write(self, changes: list[tuple[ClusterPartition, PartitionState]]) -> None:
         for chunk in chunks(changes, WRITE_PARTITIONS_MAX):
             ops: list[Op] = []
             for partition, state in chunk:
                 ops += state_ops(partition, state)
             self._core.write(ops, lambda chunk=chunk: self._install(chunk))  # type: ignore[misc]
 
-    def _install(self, changes: list[tuple[Partition, PartitionState]]) -> None:
+    def _install(self, changes: list[tuple[ClusterPartition, PartitionState]]) -> None:
         for partition, state in changes:
             partition.take(state)
             self._core.order_metadata(partition)

@@ -25,9 +25,9 @@ from oncelog_controller.core import (
 from oncelog_controller.election import Candidates, Decision
 from oncelog_controller.eligibility import Members, admissions, untrusted
 from oncelog_controller.state import (
+    ClusterPartition,
     DataLoss,
-    InvariantError,
-    Partition,
+    IllegalStateError,
     PartitionState,
     Topic,
     check_invariants,
@@ -52,7 +52,7 @@ from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
 
-Change = tuple[Partition, Decision]
+Change = tuple[ClusterPartition, Decision]
 NOBODY: frozenset[int] = frozenset()
 
 NAMED_MAX = 5
@@ -71,8 +71,8 @@ class Leadership:
 
     def reconsider(
         self,
-        partitions: Iterable[Partition],
-        restarted: Callable[[Partition], frozenset[int]] = lambda _: NOBODY,
+        partitions: Iterable[ClusterPartition],
+        restarted: Callable[[ClusterPartition], frozenset[int]] = lambda _: NOBODY,
     ) -> Steps[int]:
         """Bring partitions in line with who is there; returns how many are written."""
         loads = self._core.cluster.leader_counts()
@@ -89,7 +89,7 @@ class Leadership:
         return len(changes)
 
     def _decide(
-        self, partition: Partition, loads: dict[int, int], restarted: frozenset[int]
+        self, partition: ClusterPartition, loads: dict[int, int], restarted: frozenset[int]
     ) -> Decision | None:
         candidates = self.candidates(partition, loads, restarted)
         if partition.state is None:
@@ -110,7 +110,7 @@ class Leadership:
             )
         return decision
 
-    def _unclean_allowed(self, partition: Partition) -> bool:
+    def _unclean_allowed(self, partition: ClusterPartition) -> bool:
         """Return whether the topic allows it; a lone replica that has lost no more than its
         unsynced tail may lead as well, since nobody else has the records that are missing."""
         if partition.topic.settings.unclean_leader_election_enable:
@@ -121,7 +121,7 @@ class Leadership:
 
     def candidates(
         self,
-        partition: Partition,
+        partition: ClusterPartition,
         loads: dict[int, int] | None = None,
         restarted: frozenset[int] = NOBODY,
     ) -> Candidates:
@@ -142,7 +142,7 @@ class Leadership:
             loads={} if loads is None else loads,
         )
 
-    def _untrusted(self, partition: Partition) -> frozenset[int]:
+    def _untrusted(self, partition: ClusterPartition) -> frozenset[int]:
         core = self._core
         if not core.safeguards.trust_only_complete_replicas:
             return NOBODY
@@ -156,7 +156,7 @@ class Leadership:
         at_once(self._changing(changes))
 
     def _changing(self, changes: Sequence[Change]) -> Steps[None]:
-        states: list[tuple[Partition, PartitionState]] = []
+        states: list[tuple[ClusterPartition, PartitionState]] = []
         for number, (partition, decision) in enumerate(changes):
             if number % STEP_PARTITIONS == STEP_PARTITIONS - 1:
                 yield
@@ -171,12 +171,12 @@ class Leadership:
                 ops += state_ops(partition, state)
             self._core.write(ops, self._applier(list(chunk)))
 
-    def first_state(self, partition: Partition) -> PartitionState | None:
+    def first_state(self, partition: ClusterPartition) -> PartitionState | None:
         """Return the first state of a new partition, None while none of its brokers is able."""
         decision = election.elect_first(partition.replicas, self.candidates(partition))
         return None if decision is None else self.successor(partition, decision)
 
-    def successor(self, partition: Partition, decision: Decision) -> PartitionState | None:
+    def successor(self, partition: ClusterPartition, decision: Decision) -> PartitionState | None:
         """Return the state that follows from ``decision``; None when it may not exist."""
         before = partition.state
         epoch = 0 if before is None else before.leader_epoch + 1
@@ -192,7 +192,7 @@ class Leadership:
 
     def checked(
         self,
-        partition: Partition,
+        partition: ClusterPartition,
         leader: int,
         leader_epoch: int,
         members: Members,
@@ -220,21 +220,21 @@ class Leadership:
         trusting = not core.safeguards.trust_only_complete_replicas
         try:
             check_invariants(partition, state, None if trusting else brokers)
-        except InvariantError as error:
+        except IllegalStateError as error:
             partition.halt()
             core.stats.assertion_failed()
             logger.critical("partition_state_contradicts", error=error, before=before)
             return None
         return state
 
-    def _applier(self, states: list[tuple[Partition, PartitionState]]) -> Callable[[], None]:
+    def _applier(self, states: list[tuple[ClusterPartition, PartitionState]]) -> Callable[[], None]:
         def applied() -> None:
             for partition, state in states:
                 self.install(partition, state)
 
         return applied
 
-    def install(self, partition: Partition, state: PartitionState) -> None:
+    def install(self, partition: ClusterPartition, state: PartitionState) -> None:
         """The state is in the store now: take it in and tell the brokers."""
         previous, before = partition.state, partition.leader
         is_new = previous is None
@@ -386,7 +386,7 @@ class Leadership:
 
     def _targets(
         self, request: admin.ElectLeadersRequest
-    ) -> list[tuple[Partition | None, admin.ElectionTarget]]:
+    ) -> list[tuple[ClusterPartition | None, admin.ElectionTarget]]:
         cluster = self._core.cluster
         if request.partitions is None:
             return [
@@ -399,7 +399,7 @@ class Leadership:
         ]
 
 
-def state_ops(partition: Partition, state: PartitionState) -> list[Op]:
+def state_ops(partition: ClusterPartition, state: PartitionState) -> list[Op]:
     """Return the operations that put ``state`` in the place of the partition's present one."""
     name, index = partition.topic.name, partition.index
     data = znodes.encode_state(state)
@@ -409,7 +409,7 @@ def state_ops(partition: Partition, state: PartitionState) -> list[Op]:
     return [SetData(znodes.state_path(name, index), data, partition.state.version)]
 
 
-def _count(loads: dict[int, int], partition: Partition, decision: Decision) -> None:
+def _count(loads: dict[int, int], partition: ClusterPartition, decision: Decision) -> None:
     for broker_id, step in ((partition.leader, -1), (decision.leader, 1)):
         if broker_id in loads:
             loads[broker_id] += step

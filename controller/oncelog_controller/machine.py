@@ -48,8 +48,8 @@ from oncelog_controller.replies import refusal
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import (
     BrokerRegistration,
-    Cluster,
-    Partition,
+    ClusterPartition,
+    ClusterState,
     Topic,
 )
 from oncelog_controller.stats import ControllerStats
@@ -128,7 +128,7 @@ class ControllerMachine:
         return self._steps is not None
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterState:
         """Return what is known; it is not to be changed."""
         return self._core.cluster
 
@@ -198,7 +198,7 @@ class ControllerMachine:
 
     def _loaded(self, event: ClusterLoaded) -> Steps[None]:
         core, read, before = self._core, event.cluster, self._core.cluster
-        cluster = Cluster(
+        cluster = ClusterState(
             core.broker_id,
             read.controller_epoch,
             read.epoch_version,
@@ -266,7 +266,7 @@ class ControllerMachine:
             version=read.version,
         )
         for index, replicas in enumerate(read.assignment):
-            partition = Partition(topic, index, tuple(replicas))
+            partition = ClusterPartition(topic, index, tuple(replicas))
             partition.state = read.states[index]
             partition.bare = index in read.bare
             if partition.state is not None:
@@ -290,7 +290,7 @@ class ControllerMachine:
                 yield
         return topic
 
-    def _restarted(self, partition: Partition) -> frozenset[int]:
+    def _restarted(self, partition: ClusterPartition) -> frozenset[int]:
         """Return the ISR members that registered again since a state was last written that knew
         them: nobody has taken their restart into account yet."""
         state = partition.state
@@ -343,7 +343,7 @@ class ControllerMachine:
             for cause in causes:
                 self._deletion.broker_moved(broker_id, cause)
 
-    def _on(self, brokers: set[int]) -> list[Partition]:
+    def _on(self, brokers: set[int]) -> list[ClusterPartition]:
         """Return the partitions with a replica on any of ``brokers``."""
         return [p for p in self._core.cluster.partitions() if not brokers.isdisjoint(p.replicas)]
 
@@ -368,7 +368,7 @@ class ControllerMachine:
         """Told everything again, a broker answers for each replica that it cannot serve. One that
         could not may do so now, as when a full disk has room: where nobody leads, and it is
         complete, it is tried once more."""
-        core, tried = self._core, list[Partition]()
+        core, tried = self._core, list[ClusterPartition]()
         brokers = {b for b in event.broker_ids if b in core.cluster.brokers}
         core.tell(brokers)
         for partition in self._on(brokers):
@@ -407,7 +407,7 @@ class ControllerMachine:
         asked again: it may have refused because the order named it there, and no other order would
         follow."""
         named = {(o.topic, o.partition) for o in request.partitions if broker_id in o.isr}
-        failed: list[Partition] = []
+        failed: list[ClusterPartition] = []
         for result in results:
             if result.error_code != StorageError.code:
                 continue
@@ -521,6 +521,6 @@ def _by_id(serve: Callable[[int, Any], None]) -> Callable[[RequestReceived, Any]
     return lambda event, request: serve(event.request_id, request)
 
 
-def _epoch(cluster: Cluster, broker_id: int) -> int:
+def _epoch(cluster: ClusterState, broker_id: int) -> int:
     broker: BrokerRegistration | None = cluster.brokers.get(broker_id)
     return -1 if broker is None else broker.broker_epoch

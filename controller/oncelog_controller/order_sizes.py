@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncelog_controller.state import Cluster
+from oncelog_controller.state import ClusterState
 from oncelog_protocol.errors import PolicyViolationError
 from oncelog_protocol.limits import HEAD_BYTES_MAX
 
@@ -31,7 +31,7 @@ class OrderSizes:
     """It counts the bytes that the orders of all replicas take, by broker. It goes over all
     partitions once."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         self._bytes: dict[int, int] = {}
         for topic in cluster.topics.values():
             self._add(topic.name, [partition.replicas for partition in topic.partitions])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from oncelog_controller.config import ControllerConfig
-from oncelog_controller.state import Cluster
+from oncelog_controller.state import ClusterState
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     InvalidConfigError,
@@ -20,7 +20,7 @@ from oncelog_protocol.errors import (
     InvalidTopicError,
     TopicAlreadyExistsError,
 )
-from oncelog_protocol.messages.admin import ConfigEntry, NewTopic
+from oncelog_protocol.messages.admin import ConfigEntry, CreatableTopic
 from oncelog_protocol.topic_config import TopicConfig, normalise_key, parse_topic_config
 from oncelog_protocol.types import INTERNAL_TOPICS
 from oncelog_runtime.structured_logging import get_logger
@@ -77,7 +77,7 @@ def refuse_twice(name: str, twice: set[str]) -> None:
         raise InvalidRequestError(f"{name} is named more than once in the request")
 
 
-def sizes(new: NewTopic, config: ControllerConfig, brokers: int) -> tuple[int, int]:
+def sizes(new: CreatableTopic, config: ControllerConfig, brokers: int) -> tuple[int, int]:
     """Return (partition count, replication factor) with defaults filled in; both follow from an
     assignment where there is one.
 
@@ -111,7 +111,10 @@ def check_partition_count(count: int) -> None:
 
 
 def check_assignment(
-    assignment: Sequence[Sequence[int]], cluster: Cluster, *, replication_factor: int | None = None
+    assignment: Sequence[Sequence[int]],
+    cluster: ClusterState,
+    *,
+    replication_factor: int | None = None,
 ) -> None:
     """Every partition has the same number of different, registered brokers.
 

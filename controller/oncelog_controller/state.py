@@ -33,7 +33,7 @@ from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_EPOCH, NO_LEADER, TopicPartition
 
 
-class InvariantError(RuntimeError):
+class IllegalStateError(RuntimeError):
     """The controller was about to write a state that may not exist. A bug, never an input."""
 
 
@@ -88,7 +88,7 @@ class BrokerRegistration:
     rack: str | None = None
     data: DataClaim = DataClaim()
 
-    def keeps(self, admitted: int | None, partition: Partition) -> bool:
+    def keeps(self, admitted: int | None, partition: ClusterPartition) -> bool:
         """Return whether the replica of a partition that was complete under the broker epoch
         ``admitted`` still is."""
         if admitted is None:
@@ -144,7 +144,7 @@ class PartitionState:
 
 
 @dataclass(slots=True)
-class Partition:
+class ClusterPartition:
     """A partition has replicas in their places, and its newest state in the store."""
 
     topic: Topic
@@ -238,7 +238,7 @@ class Topic:
     settings: TopicConfig
     overrides: dict[str, str] = field(default_factory=dict)
     config_version: int = 0
-    partitions: list[Partition] = field(default_factory=list)
+    partitions: list[ClusterPartition] = field(default_factory=list)
     version: int = 0
     """The version of the topic's znode, which holds the assignment."""
 
@@ -251,7 +251,7 @@ class Topic:
         """Fill in new defaults."""
         self.settings = settings
 
-    def grow(self, partitions: Sequence[Partition]) -> None:
+    def grow(self, partitions: Sequence[ClusterPartition]) -> None:
         """Add partitions that were written to the store."""
         self.partitions.extend(partitions)
         self.version += 1
@@ -289,7 +289,7 @@ UNKNOWN_PRODUCER_IDS = -1
 
 
 @dataclass(slots=True)
-class Cluster:
+class ClusterState:
     """It holds everything. Dictionaries are walked in order of key, so that runs repeat."""
 
     controller_id: int
@@ -327,12 +327,12 @@ class Cluster:
         self.next_producer_id += count
         self.producer_ids_version += 1
 
-    def partitions(self) -> Iterator[Partition]:
+    def partitions(self) -> Iterator[ClusterPartition]:
         """Yield all partitions, by topic name and number."""
         for name in sorted(self.topics):
             yield from self.topics[name].partitions
 
-    def partition(self, name: str, index: int) -> Partition | None:
+    def partition(self, name: str, index: int) -> ClusterPartition | None:
         """Return one partition, or None."""
         topic = self.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
@@ -365,7 +365,7 @@ def _within(admitted: int, since: int | None, until: int | None) -> bool:
 
 
 def check_invariants(
-    partition: Partition,
+    partition: ClusterPartition,
     state: PartitionState,
     brokers: Mapping[int, BrokerRegistration] | None = None,
 ) -> None:
@@ -376,7 +376,7 @@ def check_invariants(
     fall, the version grows by one. [I9]: with ``brokers`` given, no member of ISR or ELR is
     registered with less data than it had when it was admitted.
 
-    :raises InvariantError: otherwise; nothing has been written then.
+    :raises IllegalStateError: otherwise; nothing has been written then.
     """
     fault = _fault(partition, state) or _fault_of_succession(partition.state, state)
     if not fault and brokers is not None:
@@ -385,10 +385,10 @@ def check_invariants(
             if broker is not None and not broker.keeps(state.admitted_at(broker_id), partition):
                 fault = f"broker {broker_id} has lost data"
     if fault:
-        raise InvariantError(f"{partition.topic_partition}: {fault}: {state}")
+        raise IllegalStateError(f"{partition.topic_partition}: {fault}: {state}")
 
 
-def _fault(partition: Partition, state: PartitionState) -> str:
+def _fault(partition: ClusterPartition, state: PartitionState) -> str:
     members = (*state.isr, *state.elr, *state.last_known_elr)
     if len(set(members)) != len(members):
         return "a member is listed twice"

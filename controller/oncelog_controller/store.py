@@ -143,14 +143,14 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckVersion:
     """Do nothing, but fail the multi unless ``path`` has ``version``."""
 
     path: str
     version: int
 
 
-Op: TypeAlias = Create | SetData | Delete | Check
+Op: TypeAlias = Create | SetData | Delete | CheckVersion
 
 
 def check_request_size(ops: Sequence[Op]) -> None:
@@ -222,5 +222,5 @@ class MetadataStore(Protocol):
         """Apply all or none, in order.
 
         Results: Create gives a NodeStat with version 0 whose ``czxid`` may be 0 where the store's
-        multi does not tell it; SetData gives the new stat; Delete and Check give None.
+        multi does not tell it; SetData gives the new stat; Delete and CheckVersion give None.
         """

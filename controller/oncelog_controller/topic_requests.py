@@ -21,7 +21,7 @@ from oncelog_controller.events import RequestReceived
 from oncelog_controller.leadership import Leadership, state_ops
 from oncelog_controller.order_sizes import OrderSizes
 from oncelog_controller.placement import place_replicas, start_at
-from oncelog_controller.state import Partition, PartitionState, Topic
+from oncelog_controller.state import ClusterPartition, PartitionState, Topic
 from oncelog_controller.store import Create, Op, SetData
 from oncelog_controller.transitions import ReplicaPhase
 from oncelog_protocol import limits
@@ -93,7 +93,7 @@ class TopicRequests:
                 self._write_topic(topic)
         self._delay(event.request_id, response, request.timeout_ms, _keys(made, response.topics))
 
-    def _design(self, new: admin.NewTopic, topic_id: str) -> Topic:
+    def _design(self, new: admin.CreatableTopic, topic_id: str) -> Topic:
         """Return the topic as it will be. :raises ApiError: what is wrong with the wish."""
         core, cluster = self._core, self._core.cluster
         count, factor = request_checks.sizes(new, core.config, len(cluster.brokers))
@@ -151,14 +151,14 @@ class TopicRequests:
         self._write_states(head, exists, topic.partitions)
 
     def _write_states(
-        self, head: list[Op], exists: Callable[[], None], partitions: Sequence[Partition]
+        self, head: list[Op], exists: Callable[[], None], partitions: Sequence[ClusterPartition]
     ) -> None:
         """Write first states for new partitions; ``head`` goes into the first multi with them."""
         first = partitions[:FIRST_WRITE_PARTITIONS_MAX]
         rest = partitions[FIRST_WRITE_PARTITIONS_MAX:]
         for number, chunk in enumerate([first, *chunks(rest, WRITE_PARTITIONS_MAX)]):
             ops = list(head) if number == 0 else []
-            states: list[tuple[Partition, PartitionState]] = []
+            states: list[tuple[ClusterPartition, PartitionState]] = []
             for partition in chunk:
                 state = self._leadership.first_state(partition)
                 if state is not None:
@@ -170,7 +170,7 @@ class TopicRequests:
     def _installer(
         self,
         exists: Callable[[], None] | None,
-        states: list[tuple[Partition, PartitionState]],
+        states: list[tuple[ClusterPartition, PartitionState]],
     ) -> Callable[[], None]:
         def applied() -> None:
             if exists is not None:
@@ -367,11 +367,11 @@ class TopicRequests:
 
 def _extend(
     core: Core, topic: Topic, assignment: Sequence[Sequence[int]], owner: Topic | None = None
-) -> list[Partition]:
+) -> list[ClusterPartition]:
     """Append partitions to ``topic``; they belong to ``owner``, or to it."""
     fresh = []
     for replicas in assignment:
-        partition = Partition(owner or topic, len(topic.partitions), tuple(replicas))
+        partition = ClusterPartition(owner or topic, len(topic.partitions), tuple(replicas))
         for broker_id in replicas:
             alive = broker_id in core.cluster.brokers
             phase = ReplicaPhase.ONLINE if alive else ReplicaPhase.OFFLINE

@@ -78,7 +78,7 @@ class IncomingRequest:
         self.payload = _NOTHING
 
 
-class _Pending(NamedTuple):
+class _PendingRequest(NamedTuple):
     correlation_id: int
     response: type
     version: int
@@ -116,7 +116,7 @@ class ClientConnection:
         self._asks_again = False
         self._new_reader = partial(FrameReader, frame_bytes_max=frame_bytes_max, reuse=reuse)
         self._reader = self._new_reader()
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_PendingRequest] = deque()
         self._last_correlation_id = -1
 
     @property
@@ -195,7 +195,7 @@ class ClientConnection:
         buffers = encode_frame(head, payload)
         self._last_correlation_id = correlation_id
         if expect_response:
-            self._pending.append(_Pending(correlation_id, request.response, version))
+            self._pending.append(_PendingRequest(correlation_id, request.response, version))
         return correlation_id, buffers
 
     def _reply(self, frame: Frame) -> Reply:

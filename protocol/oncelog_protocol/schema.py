@@ -236,7 +236,7 @@ def _length(notes: list[Any], default: int) -> int:
     return next((n.count for n in notes if isinstance(n, MaxLength)), default)
 
 
-class _Plan:
+class _ClassPlan:
     """It has the rules of one class at one version, sorted by how they are checked.
 
     Plain fields are checked by ``kinds`` (the exact types of all fields at once), ``bounds`` and
@@ -272,7 +272,7 @@ class _Plan:
 def _decoder(cls: type, version: int) -> Decoder:
     if cls is Span:
         return _decode_span
-    plan = _Plan(cls, version, decoding=True)
+    plan = _ClassPlan(cls, version, decoding=True)
     kinds, bounds, lengths, others = plan.kinds, plan.bounds, plan.lengths, plan.others
     names, is_whole = plan.names, plan.is_whole
 
@@ -301,7 +301,7 @@ def _encoder(cls: type, version: int) -> Encoder:
         raise LocalProtocolError(f"{cls.__name__} is not a message")
     if cls is Span:
         return _encode_span
-    plan = _Plan(cls, version, decoding=False)
+    plan = _ClassPlan(cls, version, decoding=False)
     kinds, bounds, lengths, others = plan.kinds, plan.bounds, plan.lengths, plan.others
     names = plan.names
     get = operator.attrgetter(*names) if len(names) > 1 else None
@@ -465,7 +465,7 @@ def _fault(rule: _Rule, value: Any) -> str:
     return ""
 
 
-def _explain(plan: _Plan, values: Any) -> str:
+def _explain(plan: _ClassPlan, values: Any) -> str:
     """Return the first fault of a message that failed the checks."""
     count = len(plan.rules)
     if type(values) is not list or len(values) != count:

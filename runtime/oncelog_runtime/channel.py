@@ -31,8 +31,8 @@ from oncelog_runtime.logs import LogEvent
 __all__ = [
     "ChannelClosedError",
     "ClientMachine",
+    "MatchedReply",
     "NotSentError",
-    "Reply",
     "ReplyCallback",
     "RequestChannel",
 ]
@@ -46,7 +46,7 @@ LINGER_S = 5.0
 """How long a closed channel may still flush what was written before it is cut off."""
 
 
-class Reply(Protocol):
+class MatchedReply(Protocol):
     """A reply is what the machine returns for one response."""
 
     @property
@@ -60,7 +60,7 @@ class Reply(Protocol):
 
 
 ReplyCallback = Callable[[Any, BaseException | None], None]
-"""It is called with (reply, None) or (None, error). The reply has the shape of ``Reply``."""
+"""It is called with (reply, None) or (None, error). The reply has the shape of ``MatchedReply``."""
 
 
 class ClientMachine(Protocol):
@@ -82,7 +82,7 @@ class ClientMachine(Protocol):
 
     def get_buffer(self, sizehint: int, /) -> memoryview: ...
 
-    def received(self, nbytes: int, /) -> Sequence[Reply]: ...
+    def received(self, nbytes: int, /) -> Sequence[MatchedReply]: ...
 
 
 class ChannelClosedError(ConnectionError):

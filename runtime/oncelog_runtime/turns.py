@@ -22,7 +22,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NamedTuple
 
-__all__ = ["Held", "TurnWatch"]
+__all__ = ["LongTurn", "TurnWatch"]
 
 LOOK_S = 0.02
 """The pause between two looks. A turn that is longer than the bound by less than this may go
@@ -40,7 +40,7 @@ _LOOPS = frozenset({"asyncio.base_events", "asyncio.runners", "selectors", "uvlo
 _PLUMBING = frozenset({"asyncio.events", "asyncio.runners", "asyncio.base_events", "selectors"})
 
 
-class Held(NamedTuple):
+class LongTurn(NamedTuple):
     """It describes one long turn."""
 
     seconds: float
@@ -58,7 +58,7 @@ class TurnWatch:
     :param bound_s: what a turn may take.
     """
 
-    def __init__(self, on_held: Callable[[Held], None], *, bound_s: float = BOUND_S) -> None:
+    def __init__(self, on_held: Callable[[LongTurn], None], *, bound_s: float = BOUND_S) -> None:
         self._on_held = on_held
         self._bound_s = bound_s
         self._stopped = False
@@ -125,7 +125,7 @@ class TurnWatch:
     def _turned(self) -> None:
         if self._stopped:
             return
-        held = Held(
+        held = LongTurn(
             time.perf_counter() - self._asked_s, time.thread_time() - self._cpu_s, self._ran
         )
         if held.seconds >= self._bound_s:

@@ -28,13 +28,13 @@ from oncelog_protocol.messages.admin import (
     ConfigAlteration,
     ConfigEntry,
     ConfigResource,
+    CreatableTopic,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeLogDirsRequest,
     ElectLeadersRequest,
-    NewTopic,
     PartitionGrowth,
 )
 from oncelog_protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
@@ -406,7 +406,9 @@ async def test_names_that_must_not_become_topics(tmp_path: Path) -> None:
 
 async def _refused_everywhere(channel: RequestChannel, line: str, name: str) -> None:
     invalid = InvalidTopicError.code
-    created = await channel.call(CreateTopicsRequest([NewTopic(name, 1, 1)], 2000), timeout_s=5)
+    created = await channel.call(
+        CreateTopicsRequest([CreatableTopic(name, 1, 1)], 2000), timeout_s=5
+    )
     assert created.message.topics[0].error_code == invalid, line
     deleted = await channel.call(DeleteTopicsRequest([name], 2000), timeout_s=5)
     assert deleted.message.topics[0].error_code == invalid, line
@@ -428,7 +430,7 @@ async def test_collisions_partitions_and_traversal(tmp_path: Path) -> None:
         await cluster.create_topic("a.b")
         channel = await cluster.channel(1)
         collision = await channel.call(
-            CreateTopicsRequest([NewTopic("a_b", 1, 1)], 2000), timeout_s=5
+            CreateTopicsRequest([CreatableTopic("a_b", 1, 1)], 2000), timeout_s=5
         )
         assert collision.message.topics[0].error_code in (0, InvalidTopicError.code)
         await cluster.create_topic("Case")

@@ -12,9 +12,9 @@ from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
 from oncelog_protocol.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
 from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_protocol.messages.admin import (
+    CreatableTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    NewTopic,
 )
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.types import TopicPartition
@@ -63,7 +63,7 @@ class Deaf:
 
 async def make(cluster: Cluster, topic: str, leader: int) -> None:
     """Make a topic on one broker; return when who hears has heard of it."""
-    request = CreateTopicsRequest([NewTopic(topic, -1, -1, [[leader]])], 10_000)
+    request = CreateTopicsRequest([CreatableTopic(topic, -1, -1, [[leader]])], 10_000)
     response = await cluster.call(cluster.controller.broker_id, request)
     assert response.topics[0].error_code == 0
 
@@ -142,7 +142,7 @@ async def test_offsets_of_a_transaction_when_the_groups_are_new_to_the_next_coor
         coordinator, heir, third = roles(cluster)
         cluster.ask(third)
         deaf.ids = [heir]
-        request = NewTopic(GROUP_TOPIC, -1, -1, [[third]])
+        request = CreatableTopic(GROUP_TOPIC, -1, -1, [[third]])
         made = await cluster.call(
             cluster.controller.broker_id,
             CreateTopicsRequest([request], 10_000),

@@ -21,7 +21,7 @@ from oncelog_broker.__main__ import log_held, main, make_store
 from oncelog_broker.config import BrokerConfig
 from oncelog_broker.log import checkpoint
 from oncelog_cli.local.zookeeper import ZooKeeperServer
-from oncelog_runtime.turns import Held
+from oncelog_runtime.turns import LongTurn
 
 NOBODY = "127.0.0.1:1"
 
@@ -251,14 +251,14 @@ def test_a_taken_http_port_exits_with_2_before_anything_is_made(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("held", "level"),
     [
-        (Held(0.06, 0.055, "a > b"), "WARNING"),
-        (Held(0.06, 0.001, "a > b"), "INFO"),
-        (Held(1.5, 0.0, ""), "WARNING"),
+        (LongTurn(0.06, 0.055, "a > b"), "WARNING"),
+        (LongTurn(0.06, 0.001, "a > b"), "INFO"),
+        (LongTurn(1.5, 0.0, ""), "WARNING"),
     ],
     ids=["work", "a slow machine", "a disk that hangs"],
 )
 def test_a_long_turn_of_the_loop_is_logged(
-    held: Held, level: str, caplog: pytest.LogCaptureFixture
+    held: LongTurn, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
         log_held(held)

@@ -145,9 +145,9 @@ def test_a_broker_that_is_away_can_have_its_settings_taken_back() -> None:
 
 def test_defaults_of_topics_hold_for_topics_that_do_not_say() -> None:
     driver = started(1)
-    driver.ask(admin.CreateTopicsRequest([admin.NewTopic("mine", 1, 1)], 1000))
+    driver.ask(admin.CreateTopicsRequest([admin.CreatableTopic("mine", 1, 1)], 1000))
     own = [admin.ConfigEntry("retention_ms", "5")]
-    driver.ask(admin.CreateTopicsRequest([admin.NewTopic("own", 1, 1, None, own)], 1000))
+    driver.ask(admin.CreateTopicsRequest([admin.CreatableTopic("own", 1, 1, None, own)], 1000))
     alter(driver, wish("", topic_defaults__retention_ms="9"))
     topics = driver.machine.cluster.topics
     assert [topics[t].settings.retention_ms for t in ("mine", "own")] == [9, 5]

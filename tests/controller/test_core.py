@@ -5,10 +5,10 @@ from __future__ import annotations
 from oncelog_controller import znodes
 from oncelog_controller.core import Core, chunks
 from oncelog_controller.effects import Reload, Resign, SendOrders, WriteStore
-from oncelog_controller.state import Cluster
+from oncelog_controller.state import ClusterState
 from oncelog_controller.store import (
     BadVersionError,
-    Check,
+    CheckVersion,
     Delete,
     NodeExistsError,
     StoreDisconnectedError,
@@ -19,7 +19,7 @@ from support.room_settings import controller_settings
 
 def core() -> Core:
     made = Core(1, controller_settings())
-    made.cluster = Cluster(1, 4, 44, brokers={b: registration(b, b * 10) for b in (1, 2)})
+    made.cluster = ClusterState(1, 4, 44, brokers={b: registration(b, b * 10) for b in (1, 2)})
     return made
 
 
@@ -28,7 +28,7 @@ def test_every_write_checks_the_epoch_first() -> None:
     made.write([Delete("/x")], lambda: None)
     (effect,) = made.take_effects()
     assert isinstance(effect, WriteStore)
-    assert effect.ops == (Check(znodes.CONTROLLER_EPOCH, 44), Delete("/x"))
+    assert effect.ops == (CheckVersion(znodes.CONTROLLER_EPOCH, 44), Delete("/x"))
 
 
 def test_what_waits_for_writes_runs_when_all_are_through() -> None:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from oncelog_controller.eligibility import Members, admissions, sift, untrusted, with_isr
 from oncelog_controller.state import (
+    ClusterPartition,
     DataClaim,
     DataLoss,
     KeptPartitions,
-    Partition,
     PartitionState,
     Topic,
 )
@@ -90,7 +90,7 @@ def test_nobody_is_in_two_lists_and_nobody_is_forgotten(
 
 def test_who_is_not_trusted() -> None:
     topic = Topic("t", "id", parse_topic_config({}))
-    partition = Partition(topic, 0, REPLICAS)
+    partition = ClusterPartition(topic, 0, REPLICAS)
     kept = DataClaim(0, None, DataLoss.NONE)
     brokers = {
         1: registration(1, 100, data=kept),
@@ -110,7 +110,7 @@ def test_who_is_not_trusted() -> None:
 def test_what_is_noted() -> None:
     kept = DataClaim(0, None, DataLoss.NONE)
     brokers = {b: registration(b, 100 + b, data=kept) for b in (1, 3, 4)}
-    partition = Partition(Topic("t", "id", parse_topic_config({})), 0, REPLICAS)
+    partition = ClusterPartition(Topic("t", "id", parse_topic_config({})), 0, REPLICAS)
     assert admissions(partition, Members((1, 3)), (1, 3), brokers) == ((1, 101), (3, 103))
     partition.state = state((1, 2), (3,), (4,))
     after = Members((1, 2), (3,), (4,))

@@ -20,7 +20,7 @@ from oncelog_controller.kazoo_session import (
 )
 from oncelog_controller.store import (
     BadVersionError,
-    Check,
+    CheckVersion,
     Create,
     NodeExistsError,
     NodeStat,
@@ -106,7 +106,7 @@ def test_stats_and_results() -> None:
     assert node_stat(STAT) == stat
     assert op_result(SetData("/a", b""), STAT) == stat
     assert op_result(Create("/a", b""), "/a") == NodeStat(version=0, czxid=0)
-    assert op_result(Check("/a", 0), True) is None
+    assert op_result(CheckVersion("/a", 0), True) is None
 
 
 def test_a_session_pings_only_while_it_may() -> None:

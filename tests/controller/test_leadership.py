@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog_controller import znodes
 from oncelog_controller.leadership import state_ops
-from oncelog_controller.state import Partition, PartitionState, Topic
+from oncelog_controller.state import ClusterPartition, PartitionState, Topic
 from oncelog_controller.store import Create, SetData
 from oncelog_protocol.errors import ERRORS
 from oncelog_protocol.messages import admin
@@ -150,7 +150,7 @@ def test_unclean_elections_happen_by_themselves_only_where_allowed() -> None:
 
 def test_a_new_state_creates_and_a_later_one_sets_by_version() -> None:
     topic = Topic("t", "id", parse_topic_config({}))
-    partition = Partition(topic, 3, (1,))
+    partition = ClusterPartition(topic, 3, (1,))
     state = PartitionState(1, 0, (1,), 1, 0)
     created = state_ops(partition, state)
     assert [type(op) for op in created] == [Create, Create]

@@ -239,7 +239,7 @@ def test_a_dead_brokers_share_spreads_over_the_others() -> None:
 
 def test_two_thousand_partitions_fail_over_in_batches() -> None:
     driver = Driver.started(1, 2, 3)
-    response = driver.ask(admin.CreateTopicsRequest([admin.NewTopic("t", 2000, 3)], 1000))
+    response = driver.ask(admin.CreateTopicsRequest([admin.CreatableTopic("t", 2000, 3)], 1000))
     assert response.topics[0].error_code == 0
     driver.writes.clear()
     driver.requests.clear()

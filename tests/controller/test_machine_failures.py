@@ -72,7 +72,7 @@ def orders_of(driver: Driver, broker_id: int) -> list[LeaderAndIsrRequest]:
 def test_an_order_that_a_broker_cannot_carry_out_yet_is_given_again() -> None:
     driver = Driver.started(1, auto_ack=False)
     request_id = driver.ask_later(
-        admin.CreateTopicsRequest([admin.NewTopic("t", 1, 1)], timeout_ms=5000)
+        admin.CreateTopicsRequest([admin.CreatableTopic("t", 1, 1)], timeout_ms=5000)
     )
     order = [r for _, r in driver.requests if isinstance(r, LeaderAndIsrRequest)][-1]
     driver.requests.clear()

@@ -6,15 +6,17 @@ import pytest
 
 from oncelog_controller import order_sizes
 from oncelog_controller.order_sizes import OrderSizes, entry_bytes
-from oncelog_controller.state import Cluster, Partition, Topic
+from oncelog_controller.state import ClusterPartition, ClusterState, Topic
 from oncelog_protocol.errors import PolicyViolationError
 from oncelog_protocol.topic_config import parse_topic_config
 
 
-def cluster(*assignment: tuple[int, ...]) -> Cluster:
-    found = Cluster(1, 1, 0)
+def cluster(*assignment: tuple[int, ...]) -> ClusterState:
+    found = ClusterState(1, 1, 0)
     topic = found.topics["name"] = Topic("name", "id", parse_topic_config({}))
-    topic.partitions = [Partition(topic, i, replicas) for i, replicas in enumerate(assignment)]
+    topic.partitions = [
+        ClusterPartition(topic, i, replicas) for i, replicas in enumerate(assignment)
+    ]
     return found
 
 

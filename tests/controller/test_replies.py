@@ -14,7 +14,7 @@ from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.metadata import MetadataRequest
 
 REQUESTS: list[tuple[Request, int]] = [
-    (admin.CreateTopicsRequest([admin.NewTopic("t", 1, 1)], 1), 1),
+    (admin.CreateTopicsRequest([admin.CreatableTopic("t", 1, 1)], 1), 1),
     (admin.DeleteTopicsRequest(["t", "u"], 1), 2),
     (admin.CreatePartitionsRequest([admin.PartitionGrowth("t", 2)], 1), 1),
     (admin.AlterConfigsRequest([admin.ConfigAlteration(2, "t", [])]), 1),

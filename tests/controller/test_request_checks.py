@@ -16,7 +16,7 @@ from oncelog_controller.request_checks import (
     refuse_twice,
     sizes,
 )
-from oncelog_controller.state import Cluster
+from oncelog_controller.state import ClusterState
 from oncelog_protocol.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
@@ -26,7 +26,7 @@ from oncelog_protocol.errors import (
     InvalidTopicError,
     TopicAlreadyExistsError,
 )
-from oncelog_protocol.messages.admin import ConfigEntry, NewTopic
+from oncelog_protocol.messages.admin import ConfigEntry, CreatableTopic
 from support.controller_driver import registration
 from support.room_settings import controller_settings
 
@@ -54,13 +54,13 @@ def test_items_named_twice() -> None:
 
 def test_sizes() -> None:
     config = controller_settings(num_partitions=6, default_replication_factor=2)
-    assert sizes(NewTopic("t", -1, -1), config, 3) == (6, 2)
-    assert sizes(NewTopic("t", 4, 3), config, 3) == (4, 3)
-    assert sizes(NewTopic("t", -1, -1, [[1, 2], [2, 3]]), config, 3) == (2, 2)
+    assert sizes(CreatableTopic("t", -1, -1), config, 3) == (6, 2)
+    assert sizes(CreatableTopic("t", 4, 3), config, 3) == (4, 3)
+    assert sizes(CreatableTopic("t", -1, -1, [[1, 2], [2, 3]]), config, 3) == (2, 2)
     with pytest.raises(InvalidReplicationFactorError, match="1 to 1"):
-        sizes(NewTopic("t", 1, -1), config, 1)
+        sizes(CreatableTopic("t", 1, -1), config, 1)
     with pytest.raises(InvalidRequestError):
-        sizes(NewTopic("t", 1, -1, [[1]]), config, 3)
+        sizes(CreatableTopic("t", 1, -1, [[1]]), config, 3)
 
 
 @pytest.mark.parametrize("count", [0, -1, 10_001])
@@ -71,7 +71,7 @@ def test_partition_counts(count: int) -> None:
 
 
 def test_assignments() -> None:
-    cluster = Cluster(1, 1, 1, brokers={b: registration(b, b) for b in (1, 2)})
+    cluster = ClusterState(1, 1, 1, brokers={b: registration(b, b) for b in (1, 2)})
     check_assignment([[1, 2], [2, 1]], cluster)
     wrong: list[list[list[int]]] = [[[]], [[1, 1]], [[3]], [[1], [1, 2]]]
     for bad in wrong:

@@ -8,12 +8,12 @@ import pytest
 
 from oncelog_controller.state import (
     BrokerRegistration,
-    Cluster,
+    ClusterPartition,
+    ClusterState,
     DataClaim,
     DataLoss,
-    InvariantError,
+    IllegalStateError,
     KeptPartitions,
-    Partition,
     PartitionState,
     Tombstone,
     Topic,
@@ -29,12 +29,12 @@ def topic(name: str, *leaders: int) -> Topic:
     made = Topic(name, "id", parse_topic_config({}))
     for index, leader in enumerate(leaders):
         state = PartitionState(leader, 0, (1, 2), 1, 0)
-        made.partitions.append(Partition(made, index, (1, 2), state))
+        made.partitions.append(ClusterPartition(made, index, (1, 2), state))
     return made
 
 
 def test_lookups() -> None:
-    cluster = Cluster(1, 1, 1, topics={"b": topic("b", 1), "a": topic("a", 2, -1)})
+    cluster = ClusterState(1, 1, 1, topics={"b": topic("b", 1), "a": topic("a", 2, -1)})
     cluster.brokers = {2: registration(2, 20), 1: registration(1, 10)}
     names = [str(partition.topic_partition) for partition in cluster.partitions()]
     assert names == ["a-0", "a-1", "b-0"]
@@ -46,7 +46,7 @@ def test_lookups() -> None:
 
 
 def test_who_may_lead() -> None:
-    cluster = Cluster(1, 1, 1, brokers={b: registration(b, b) for b in (1, 2, 3)})
+    cluster = ClusterState(1, 1, 1, brokers={b: registration(b, b) for b in (1, 2, 3)})
     cluster.suspected, cluster.shutting_down = {2}, {3}
     assert [b for b in (1, 2, 3, 4) if cluster.may_lead(b)] == [1]
 
@@ -68,7 +68,7 @@ def test_a_tombstone_is_done_when_all_replicas_are_gone() -> None:
 
 
 def test_what_a_registration_keeps() -> None:
-    partition = Partition(Topic("t", "id", parse_topic_config({})), 0, (1,))
+    partition = ClusterPartition(Topic("t", "id", parse_topic_config({})), 0, (1,))
 
     def keeps(since: int | None, until: int | None, admitted: int | None) -> bool:
         claim = DataClaim(since, until, DataLoss.NONE if since is not None else DataLoss.TAIL)
@@ -89,8 +89,8 @@ def test_what_a_registration_keeps_of_partitions_that_it_lists() -> None:
     topic = Topic("t", "id", parse_topic_config({}))
     claim = DataClaim(30, 40, DataLoss.NONE, (KeptPartitions(10, 40, {"id": frozenset([1, 2])}),))
     broker = BrokerRegistration(1, 50, (), data=claim)
-    listed, other = Partition(topic, 1, (1,)), Partition(topic, 3, (1,))
-    former = Partition(Topic("t", "former", parse_topic_config({})), 1, (1,))
+    listed, other = ClusterPartition(topic, 1, (1,)), ClusterPartition(topic, 3, (1,))
+    former = ClusterPartition(Topic("t", "former", parse_topic_config({})), 1, (1,))
     assert broker.keeps(10, listed)
     assert not broker.keeps(9, listed)
     assert not broker.keeps(41, listed)
@@ -132,31 +132,31 @@ BAD_STATES: list[tuple[str, PartitionState, str]] = [
 )
 def test_states_that_may_not_exist(state: PartitionState, fault: str) -> None:
     made = Topic("t", "id", parse_topic_config({"min_insync_replicas": "2"}))
-    partition = Partition(made, 0, (1, 2, 3), of(1, 1, 2, epoch=0, version=0))
+    partition = ClusterPartition(made, 0, (1, 2, 3), of(1, 1, 2, epoch=0, version=0))
     brokers = {b: registration(b, 9, data=DataClaim(4, None, DataLoss.NONE)) for b in (1, 2, 3)}
     check_invariants(partition, of(2, 1, 2), brokers)
     check_invariants(partition, of(1, 1, elr=(2, 3)), brokers)
     check_invariants(partition, of(-1, last_known_elr=(1,), admitted=((1, 3),)), brokers)
-    with pytest.raises(InvariantError, match="t-0") as caught:
+    with pytest.raises(IllegalStateError, match="t-0") as caught:
         check_invariants(partition, state, brokers)
     assert fault in str(caught.value)
 
 
 def test_a_first_state_is_one() -> None:
-    partition = Partition(topic("t", 1), 0, (1, 2))
+    partition = ClusterPartition(topic("t", 1), 0, (1, 2))
     check_invariants(partition, of(1, 1, 2, epoch=0, version=0))
-    with pytest.raises(InvariantError, match="no first state"):
+    with pytest.raises(IllegalStateError, match="no first state"):
         check_invariants(partition, of(1, 1, 2, version=3))
 
 
 def test_an_older_controller_writes_nothing_after_a_newer_one() -> None:
     before = PartitionState(1, 0, (1,), 7, 0, admitted=((1, 5),))
-    partition = Partition(topic("t", 1), 0, (1, 2), before)
-    with pytest.raises(InvariantError, match="controller epoch below 7"):
+    partition = ClusterPartition(topic("t", 1), 0, (1, 2), before)
+    with pytest.raises(IllegalStateError, match="controller epoch below 7"):
         check_invariants(partition, of(1, 1, 2))
 
 
 def test_min_isr_is_bounded_by_the_replicas() -> None:
     made = Topic("t", "id", parse_topic_config({"min_insync_replicas": "3"}))
-    assert Partition(made, 0, (1, 2)).min_isr == 2
-    assert Partition(made, 0, (1, 2, 3, 4)).min_isr == 3
+    assert ClusterPartition(made, 0, (1, 2)).min_isr == 2
+    assert ClusterPartition(made, 0, (1, 2, 3, 4)).min_isr == 3

@@ -7,7 +7,7 @@ import pytest
 
 from oncelog_controller.store import (
     BadVersionError,
-    Check,
+    CheckVersion,
     Create,
     Delete,
     NoNodeError,
@@ -30,6 +30,6 @@ def test_only_a_lost_connection_leaves_the_outcome_open() -> None:
 
 def test_a_write_larger_than_the_store_takes_is_refused() -> None:
     check_request_size([])
-    check_request_size([Check("/e", 1), Delete("/x"), Create("/a", b"x" * 500_000)])
+    check_request_size([CheckVersion("/e", 1), Delete("/x"), Create("/a", b"x" * 500_000)])
     with pytest.raises(RequestTooLargeError, match="/a"):
         check_request_size([Create("/a", b"x" * 600_000), Create("/b", b"x" * 600_000)])

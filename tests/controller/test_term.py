@@ -57,7 +57,7 @@ class Running:
         return self.store.session_id
 
     async def create(self, topic: str, *, timeout_ms: int = 1000) -> Any:
-        new = admin.NewTopic(topic, 1, 1)
+        new = admin.CreatableTopic(topic, 1, 1)
         return await self.term.handle(admin.CreateTopicsRequest([new], timeout_ms))
 
     async def renew_session(self) -> None:

@@ -20,7 +20,7 @@ def name_of(code: int) -> str:
     return "NONE" if code == NO_ERROR else ERRORS[code].name
 
 
-def create(driver: Driver, *topics: admin.NewTopic, **kwargs: Any) -> list[admin.TopicResult]:
+def create(driver: Driver, *topics: admin.CreatableTopic, **kwargs: Any) -> list[admin.TopicResult]:
     response = driver.ask(admin.CreateTopicsRequest(list(topics), 1000, **kwargs))
     return list(response.topics)
 
@@ -43,7 +43,7 @@ def test_a_topic_is_made_with_leaders_in_one_multi() -> None:
     driver = Driver.started(1, 2, 3)
     driver.requests.clear()
     driver.writes.clear()
-    (result,) = create(driver, admin.NewTopic("t", 3, 2, None, entries(retention_ms="1000")))
+    (result,) = create(driver, admin.CreatableTopic("t", 3, 2, None, entries(retention_ms="1000")))
     assert (result.error_code, result.topic_id) == (0, "id-1-0")
     assert (result.partition_count, result.replication_factor) == (3, 2)
     assert len(driver.writes) == 1
@@ -63,28 +63,28 @@ def test_a_topic_is_made_with_leaders_in_one_multi() -> None:
 def test_the_start_rotates_from_topic_to_topic() -> None:
     driver = Driver.started(1, 2, 3)
     for name in ("a", "b", "c"):
-        create(driver, admin.NewTopic(name, 1, 1))
+        create(driver, admin.CreatableTopic(name, 1, 1))
     assert [driver.state(name).leader for name in ("a", "b", "c")] == [1, 2, 3]
 
 
 def test_defaults_fill_in() -> None:
     config = controller_settings(num_partitions=4, default_replication_factor=2)
     driver = Driver.started(1, 2, config=config)
-    (result,) = create(driver, admin.NewTopic("t", -1, -1))
+    (result,) = create(driver, admin.CreatableTopic("t", -1, -1))
     assert (result.partition_count, result.replication_factor) == (4, 2)
 
 
 def test_a_large_topic_takes_several_multis() -> None:
     driver = Driver.started(1, 2, 3)
     driver.writes.clear()
-    create(driver, admin.NewTopic("t", 500, 3))
+    create(driver, admin.CreatableTopic("t", 500, 3))
     assert len(driver.writes) == 1 + 4
     assert all(driver.partition("t", p).leader > 0 for p in range(500))
 
 
 def test_a_controller_that_died_between_the_multis_is_followed_by_one_that_finishes() -> None:
     driver = Driver.started(1, 2, 3)
-    create(driver, admin.NewTopic("t", 500, 3))
+    create(driver, admin.CreatableTopic("t", 500, 3))
     for index in range(100, 500):
         del driver.nodes[znodes.state_path("t", index)]
         del driver.nodes[znodes.partition_path("t", index)]
@@ -96,10 +96,10 @@ def test_several_topics_have_a_result_each() -> None:
     driver = Driver.started(1)
     results = create(
         driver,
-        admin.NewTopic("a", 1, 1),
-        admin.NewTopic("b", 0, 1),
-        admin.NewTopic("c", 1, 1),
-        admin.NewTopic("c", 2, 1),
+        admin.CreatableTopic("a", 1, 1),
+        admin.CreatableTopic("b", 0, 1),
+        admin.CreatableTopic("c", 1, 1),
+        admin.CreatableTopic("c", 2, 1),
     )
     names = [name_of(r.error_code) for r in results]
     assert names == ["NONE", "INVALID_PARTITIONS", "INVALID_REQUEST", "INVALID_REQUEST"]
@@ -111,7 +111,7 @@ def test_several_topics_have_a_result_each() -> None:
 def test_validate_only_writes_nothing() -> None:
     driver = Driver.started(1)
     driver.writes.clear()
-    (result,) = create(driver, admin.NewTopic("t", 2, 1), validate_only=True)
+    (result,) = create(driver, admin.CreatableTopic("t", 2, 1), validate_only=True)
     assert (result.error_code, result.partition_count, result.topic_id) == (0, 2, "")
     assert not driver.writes
 
@@ -120,7 +120,7 @@ def test_the_answer_waits_for_the_leaders() -> None:
     driver = Driver.started(1, 2, auto_ack=False)
     driver.requests.clear()
     request_id = driver.ask_later(
-        admin.CreateTopicsRequest([admin.NewTopic("t", 2, 2)], timeout_ms=1000)
+        admin.CreateTopicsRequest([admin.CreatableTopic("t", 2, 2)], timeout_ms=1000)
     )
     first, second = (r for _, r in driver.requests if isinstance(r, LeaderAndIsrRequest))
     assert request_id not in driver.replies
@@ -133,7 +133,7 @@ def test_the_answer_waits_for_the_leaders() -> None:
 def test_the_answer_does_not_wait_for_ever() -> None:
     driver = Driver.started(1, auto_ack=False)
     request_id = driver.ask_later(
-        admin.CreateTopicsRequest([admin.NewTopic("t", 1, 1)], timeout_ms=500)
+        admin.CreateTopicsRequest([admin.CreatableTopic("t", 1, 1)], timeout_ms=500)
     )
     driver.pass_time(0.4)
     assert request_id not in driver.replies
@@ -147,7 +147,7 @@ def test_the_answer_waits_for_the_new_leader_when_the_first_one_died() -> None:
     driver = Driver.started(1, 2, auto_ack=False)
     request_id = driver.ask_later(
         admin.CreateTopicsRequest(
-            [admin.NewTopic("t", -1, -1, [[1, 2]])],
+            [admin.CreatableTopic("t", -1, -1, [[1, 2]])],
             timeout_ms=5000,
         )
     )
@@ -159,7 +159,9 @@ def test_the_answer_waits_for_the_new_leader_when_the_first_one_died() -> None:
 
 def test_a_topic_deleted_while_its_creation_waits() -> None:
     driver = Driver.started(1, auto_ack=False)
-    request_id = driver.ask_later(admin.CreateTopicsRequest([admin.NewTopic("t", 1, 1)], 60_000))
+    request_id = driver.ask_later(
+        admin.CreateTopicsRequest([admin.CreatableTopic("t", 1, 1)], 60_000)
+    )
     driver.ask(admin.DeleteTopicsRequest(["t"], 1000))
     result = driver.replies[request_id].topics[0]
     assert name_of(result.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
@@ -168,9 +170,9 @@ def test_a_topic_deleted_while_its_creation_waits() -> None:
 def test_replicas_are_not_put_on_brokers_that_refuse_or_leave_if_others_are_enough() -> None:
     driver = Driver.started(1, 2, 3)
     driver.suspect(2)
-    create(driver, admin.NewTopic("t", 4, 2))
+    create(driver, admin.CreatableTopic("t", 4, 2))
     assert {b for p in range(4) for b in driver.partition("t", p).replicas} == {1, 3}
-    create(driver, admin.NewTopic("u", 1, 3))
+    create(driver, admin.CreatableTopic("u", 1, 3))
     assert set(driver.state("u").isr) == {1, 3}
 
 
@@ -178,7 +180,7 @@ def test_a_config_node_left_by_hand_is_overwritten() -> None:
     driver = Driver.started(1)
     driver._apply([Create(znodes.config_path("t"), znodes.encode_config({"retention_ms": "7"}))])
     heir = driver.take_over()
-    create(heir, admin.NewTopic("t", 1, 1))
+    create(heir, admin.CreatableTopic("t", 1, 1))
     assert znodes.decode_config("t", heir.nodes[znodes.config_path("t")].data) == {}
     assert heir.machine.cluster.topics["t"].config_version == 1
     assert alter(heir, "t", retention_ms="8").error_code == 0
@@ -187,23 +189,23 @@ def test_a_config_node_left_by_hand_is_overwritten() -> None:
 # ---------------------------------------------------------------- what is refused
 
 LINE_100 = [
-    ("partitions 0", admin.NewTopic("x", 0, 1), "INVALID_PARTITIONS"),
-    ("partitions -2", admin.NewTopic("x", -2, 1), "INVALID_PARTITIONS"),
-    ("partitions 10^6", admin.NewTopic("x", 10**6, 1), "INVALID_PARTITIONS"),
-    ("partitions 2^31-1", admin.NewTopic("x", 2**31 - 1, 1), "INVALID_PARTITIONS"),
-    ("RF 0", admin.NewTopic("x", 1, 0), "INVALID_REPLICATION_FACTOR"),
-    ("RF -2", admin.NewTopic("x", 1, -2), "INVALID_REPLICATION_FACTOR"),
-    ("RF above brokers", admin.NewTopic("x", 1, 4), "INVALID_REPLICATION_FACTOR"),
-    ("RF 32767", admin.NewTopic("x", 1, 32767), "INVALID_REPLICATION_FACTOR"),
-    ("duplicate broker", admin.NewTopic("x", -1, -1, [[1, 1]]), "INVALID_REPLICA_ASSIGNMENT"),
-    ("unknown broker", admin.NewTopic("x", -1, -1, [[1, 9]]), "INVALID_REPLICA_ASSIGNMENT"),
-    ("negative broker", admin.NewTopic("x", -1, -1, [[-1]]), "INVALID_REPLICA_ASSIGNMENT"),
-    ("uneven", admin.NewTopic("x", -1, -1, [[1, 2], [3]]), "INVALID_REPLICA_ASSIGNMENT"),
-    ("an empty entry", admin.NewTopic("x", -1, -1, [[1], []]), "INVALID_REPLICA_ASSIGNMENT"),
-    ("an empty first entry", admin.NewTopic("x", -1, -1, [[]]), "INVALID_REPLICA_ASSIGNMENT"),
-    ("no entries", admin.NewTopic("x", -1, -1, []), "INVALID_PARTITIONS"),
-    ("assignment and count", admin.NewTopic("x", 2, -1, [[1], [2]]), "INVALID_REQUEST"),
-    ("assignment and RF", admin.NewTopic("x", -1, 1, [[1]]), "INVALID_REQUEST"),
+    ("partitions 0", admin.CreatableTopic("x", 0, 1), "INVALID_PARTITIONS"),
+    ("partitions -2", admin.CreatableTopic("x", -2, 1), "INVALID_PARTITIONS"),
+    ("partitions 10^6", admin.CreatableTopic("x", 10**6, 1), "INVALID_PARTITIONS"),
+    ("partitions 2^31-1", admin.CreatableTopic("x", 2**31 - 1, 1), "INVALID_PARTITIONS"),
+    ("RF 0", admin.CreatableTopic("x", 1, 0), "INVALID_REPLICATION_FACTOR"),
+    ("RF -2", admin.CreatableTopic("x", 1, -2), "INVALID_REPLICATION_FACTOR"),
+    ("RF above brokers", admin.CreatableTopic("x", 1, 4), "INVALID_REPLICATION_FACTOR"),
+    ("RF 32767", admin.CreatableTopic("x", 1, 32767), "INVALID_REPLICATION_FACTOR"),
+    ("duplicate broker", admin.CreatableTopic("x", -1, -1, [[1, 1]]), "INVALID_REPLICA_ASSIGNMENT"),
+    ("unknown broker", admin.CreatableTopic("x", -1, -1, [[1, 9]]), "INVALID_REPLICA_ASSIGNMENT"),
+    ("negative broker", admin.CreatableTopic("x", -1, -1, [[-1]]), "INVALID_REPLICA_ASSIGNMENT"),
+    ("uneven", admin.CreatableTopic("x", -1, -1, [[1, 2], [3]]), "INVALID_REPLICA_ASSIGNMENT"),
+    ("an empty entry", admin.CreatableTopic("x", -1, -1, [[1], []]), "INVALID_REPLICA_ASSIGNMENT"),
+    ("an empty first entry", admin.CreatableTopic("x", -1, -1, [[]]), "INVALID_REPLICA_ASSIGNMENT"),
+    ("no entries", admin.CreatableTopic("x", -1, -1, []), "INVALID_PARTITIONS"),
+    ("assignment and count", admin.CreatableTopic("x", 2, -1, [[1], [2]]), "INVALID_REQUEST"),
+    ("assignment and RF", admin.CreatableTopic("x", -1, 1, [[1]]), "INVALID_REQUEST"),
 ]
 
 NAMES = [
@@ -229,7 +231,7 @@ NAMES = [
 
 @pytest.mark.parametrize(("label", "new", "error"), LINE_100, ids=[row[0] for row in LINE_100])
 def test_bad_topics_are_refused_and_nothing_is_written(
-    label: str, new: admin.NewTopic, error: str
+    label: str, new: admin.CreatableTopic, error: str
 ) -> None:
     driver = Driver.started(1, 2, 3)
     driver.writes.clear()
@@ -237,35 +239,35 @@ def test_bad_topics_are_refused_and_nothing_is_written(
     assert name_of(result.error_code) == error, label
     assert result.error_message
     assert not driver.writes
-    (good,) = create(driver, admin.NewTopic("canary", 1, 1))
+    (good,) = create(driver, admin.CreatableTopic("canary", 1, 1))
     assert good.error_code == 0
 
 
 @pytest.mark.parametrize(("label", "topic", "error"), NAMES, ids=[row[0] for row in NAMES])
 def test_bad_names_are_refused_and_nothing_is_written(label: str, topic: str, error: str) -> None:
     driver = Driver.started(1)
-    create(driver, admin.NewTopic("old.one", 1, 1))
+    create(driver, admin.CreatableTopic("old.one", 1, 1))
     driver.writes.clear()
-    (result,) = create(driver, admin.NewTopic(topic, 1, 1))
+    (result,) = create(driver, admin.CreatableTopic(topic, 1, 1))
     assert name_of(result.error_code) == error, label
     assert not driver.writes
 
 
 def test_the_longest_name_is_legal() -> None:
     driver = Driver.started(1)
-    (result,) = create(driver, admin.NewTopic("a" * 249, 1, 1))
+    (result,) = create(driver, admin.CreatableTopic("a" * 249, 1, 1))
     assert result.error_code == 0
 
 
 def test_names_of_one_request_collide_too() -> None:
     driver = Driver.started(1)
-    results = create(driver, admin.NewTopic("a.b", 1, 1), admin.NewTopic("a_b", 1, 1))
+    results = create(driver, admin.CreatableTopic("a.b", 1, 1), admin.CreatableTopic("a_b", 1, 1))
     assert [name_of(r.error_code) for r in results] == ["NONE", "INVALID_TOPIC"]
 
 
 def test_the_cluster_itself_may_make_its_own_topics() -> None:
     driver = Driver.started(1)
-    new = admin.NewTopic("__consumer_offsets", 1, 1)
+    new = admin.CreatableTopic("__consumer_offsets", 1, 1)
     response = driver.ask(admin.CreateTopicsRequest([new], 1000), internal=True)
     assert response.topics[0].error_code == 0
 
@@ -296,9 +298,9 @@ LINE_101 = [
 @pytest.mark.parametrize(("label", "key", "value"), LINE_101, ids=[row[0] for row in LINE_101])
 def test_bad_settings_are_refused_and_nothing_is_written(label: str, key: str, value: str) -> None:
     driver = Driver.started(1, 2)
-    create(driver, admin.NewTopic("t", 1, 2))
+    create(driver, admin.CreatableTopic("t", 1, 2))
     driver.writes.clear()
-    (made,) = create(driver, admin.NewTopic("x", 1, 2, None, [admin.ConfigEntry(key, value)]))
+    (made,) = create(driver, admin.CreatableTopic("x", 1, 2, None, [admin.ConfigEntry(key, value)]))
     assert name_of(made.error_code) == "INVALID_CONFIG", label
     altered = alter(driver, "t", **{key: value})
     assert name_of(altered.error_code) == "INVALID_CONFIG", label
@@ -312,7 +314,7 @@ def test_bad_settings_are_refused_and_nothing_is_written(label: str, key: str, v
 
 def test_settings_change_key_by_key_and_every_broker_hears() -> None:
     driver = Driver.started(1, 2)
-    create(driver, admin.NewTopic("t", 1, 1, None, entries(retention_ms="1000")))
+    create(driver, admin.CreatableTopic("t", 1, 1, None, entries(retention_ms="1000")))
     driver.requests.clear()
     assert alter(driver, "t", **{"segment.bytes": "2048"}).error_code == 0
     topic = driver.machine.cluster.topics["t"]
@@ -328,7 +330,7 @@ def test_settings_change_key_by_key_and_every_broker_hears() -> None:
 
 def test_a_change_that_changes_nothing_writes_nothing() -> None:
     driver = Driver.started(1)
-    create(driver, admin.NewTopic("t", 1, 1, None, entries(retention_ms="1000")))
+    create(driver, admin.CreatableTopic("t", 1, 1, None, entries(retention_ms="1000")))
     driver.writes.clear()
     assert alter(driver, "t", retention_ms="1000").error_code == 0
     assert not driver.writes
@@ -347,7 +349,7 @@ def test_allowing_unclean_elections_elects_at_once() -> None:
 
 def test_other_wishes_are_refused() -> None:
     driver = Driver.started(1)
-    create(driver, admin.NewTopic("t", 1, 1))
+    create(driver, admin.CreatableTopic("t", 1, 1))
     driver.writes.clear()
     twice = admin.ConfigAlteration(admin.RESOURCE_TOPIC, "t", entries(retention_ms="1"))
     wishes = [
@@ -388,7 +390,7 @@ def grow(driver: Driver, topic: str, count: int, assignment: Any = None, **kw: A
 
 def test_new_partitions_go_on_where_the_old_ones_ended() -> None:
     driver = Driver.started(1, 2, 3)
-    create(driver, admin.NewTopic("t", 2, 2))
+    create(driver, admin.CreatableTopic("t", 2, 2))
     assert grow(driver, "t", 5) == "NONE"
     replicas = [list(driver.partition("t", p).replicas) for p in range(5)]
     assert replicas == [[1, 2], [2, 3], [3, 1], [1, 2], [2, 3]]
@@ -401,7 +403,7 @@ def test_new_partitions_go_on_where_the_old_ones_ended() -> None:
 
 def test_a_growth_that_was_cut_off_is_finished_by_the_next_controller() -> None:
     driver = Driver.started(1)
-    create(driver, admin.NewTopic("t", 1, 1))
+    create(driver, admin.CreatableTopic("t", 1, 1))
     assert grow(driver, "t", 300) == "NONE"
     for index in range(150, 300):
         del driver.nodes[znodes.state_path("t", index)]
@@ -432,7 +434,7 @@ def test_bad_growths_are_refused(
     label: str, topic: str, count: int, assignment: Any, error: str
 ) -> None:
     driver = Driver.started(1, 2)
-    create(driver, admin.NewTopic("t", 2, 2))
+    create(driver, admin.CreatableTopic("t", 2, 2))
     driver.writes.clear()
     assert grow(driver, topic, count, assignment) == error, label
     assert not driver.writes
@@ -440,7 +442,7 @@ def test_bad_growths_are_refused(
 
 def test_growth_may_be_tried_without_doing_it() -> None:
     driver = Driver.started(1)
-    create(driver, admin.NewTopic("t", 1, 1))
+    create(driver, admin.CreatableTopic("t", 1, 1))
     driver.writes.clear()
     assert grow(driver, "t", 3, validate_only=True) == "NONE"
     assert not driver.writes
@@ -457,10 +459,10 @@ def test_more_than_a_broker_can_be_told_is_refused_and_nothing_is_written(
 ) -> None:
     monkeypatch.setattr(order_sizes, "ORDER_BYTES_MAX", 10 * entry_bytes("name", 1))
     driver = Driver.started(1, 2)
-    (first,) = create(driver, admin.NewTopic("name", 14, 1))
+    (first,) = create(driver, admin.CreatableTopic("name", 14, 1))
     assert first.error_code == 0
     driver.writes.clear()
-    results = create(driver, admin.NewTopic("more", 6, 1), admin.NewTopic("most", 1, 1))
+    results = create(driver, admin.CreatableTopic("more", 6, 1), admin.CreatableTopic("most", 1, 1))
     assert [name_of(each.error_code) for each in results] == ["NONE", "POLICY_VIOLATION"]
     assert "a broker may have 10 replicas" in (results[1].error_message or "")
     assert sorted(driver.machine.cluster.topics) == ["more", "name"]

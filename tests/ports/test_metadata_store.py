@@ -14,7 +14,7 @@ from oncelog_controller.store import (
     ANY_VERSION,
     REQUEST_BYTES_MAX,
     BadVersionError,
-    Check,
+    CheckVersion,
     Create,
     Delete,
     MetadataStore,
@@ -208,7 +208,7 @@ async def test_multi_applies_all(store: MetadataStore) -> None:
     await store.create("/old", b"")
     results = await store.multi(
         [
-            Check("/epoch", 0),
+            CheckVersion("/epoch", 0),
             Create("/new", b"n", ephemeral=True),
             SetData("/epoch", b"2", 0),
             Delete("/old", 0),
@@ -237,9 +237,9 @@ async def test_operations_of_a_multi_see_each_other(store: MetadataStore) -> Non
 @pytest.mark.parametrize(
     ("bad", "error"),
     [
-        (Check("/a", 9), BadVersionError),
-        (Check("/missing", 0), NoNodeError),
-        (Check("/missing", ANY_VERSION), NoNodeError),
+        (CheckVersion("/a", 9), BadVersionError),
+        (CheckVersion("/missing", 0), NoNodeError),
+        (CheckVersion("/missing", ANY_VERSION), NoNodeError),
         (Create("/a", b""), NodeExistsError),
         (Create("/missing/b", b""), NoNodeError),
         (SetData("/a", b"x", 9), BadVersionError),
@@ -248,7 +248,7 @@ async def test_operations_of_a_multi_see_each_other(store: MetadataStore) -> Non
     ],
 )
 async def test_multi_is_all_or_nothing(
-    store: MetadataStore, bad: Check | Create | SetData | Delete, error: type[StoreError]
+    store: MetadataStore, bad: CheckVersion | Create | SetData | Delete, error: type[StoreError]
 ) -> None:
     await store.create("/a", b"one")
     await store.create("/full/child", b"", make_parents=True)

@@ -17,8 +17,8 @@ from oncelog_protocol.connection import ClientConnection
 from oncelog_runtime.channel import (
     ChannelClosedError,
     ClientMachine,
+    MatchedReply,
     NotSentError,
-    Reply,
     RequestChannel,
 )
 from oncelog_runtime.files import Buffer
@@ -63,9 +63,9 @@ class LineMachine:
     def get_buffer(self, sizehint: int, /) -> memoryview:
         return memoryview(self._buffer)
 
-    def received(self, nbytes: int, /) -> Sequence[Reply]:
+    def received(self, nbytes: int, /) -> Sequence[MatchedReply]:
         *lines, self._line = (self._line + self._buffer[:nbytes]).split(b"\n")
-        replies: list[Reply] = []
+        replies: list[MatchedReply] = []
         for line in lines:
             number, _, text = line.partition(b" ")
             if not number.isdigit():
@@ -241,7 +241,7 @@ class CorrectedMachine(LineMachine):
         super().reconnect()
         self.reconnects += 1
 
-    def received(self, nbytes: int, /) -> Sequence[Reply]:
+    def received(self, nbytes: int, /) -> Sequence[MatchedReply]:
         replies = super().received(nbytes)
         for reply in replies:
             if reply.message == "what?":

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from oncelog_runtime import turns
-from oncelog_runtime.turns import Held, TurnWatch
+from oncelog_runtime.turns import LongTurn, TurnWatch
 from support.waiting import eventually, in_thread
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [
@@ -32,7 +32,7 @@ def test_a_long_turn_is_counted_and_named(
     make_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     async def work() -> None:
-        found: list[Held] = []
+        found: list[LongTurn] = []
         watch = TurnWatch(found.append)
         watch.start()
         await asyncio.sleep(0)
@@ -109,7 +109,7 @@ def test_a_loop_that_waits_is_not_asked(
 @pytest.mark.asyncio
 async def test_short_turns_are_nobodys_business_and_stopping_ends_the_thread() -> None:
     threads = threading.active_count()
-    found: list[Held] = []
+    found: list[LongTurn] = []
     watch = TurnWatch(found.append, bound_s=3600.0)
     watch.start()
     hold_the_loop(watch, 0.0)

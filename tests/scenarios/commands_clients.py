@@ -118,7 +118,9 @@ async def create(
     if to is None:
         new = NewTopic(topic, assignment=assignment)
         return await _administer(world, lambda a: a.create_topics([new], timeout_ms=timeout_ms))
-    request = wire.CreateTopicsRequest([wire.NewTopic(topic, -1, -1, assignment, [])], timeout_ms)
+    request = wire.CreateTopicsRequest(
+        [wire.CreatableTopic(topic, -1, -1, assignment, [])], timeout_ms
+    )
     try:
         message = await ask_one(world, to, request, patience_s=patience_s + 1)
     except EXPECTED as error:

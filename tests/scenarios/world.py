@@ -19,7 +19,7 @@ from oncelog.history_events import Event, HistoryRecorder
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_controller.store import BadVersionError, Check, Op
+from oncelog_controller.store import BadVersionError, CheckVersion, Op
 from oncelog_controller.znodes import CONTROLLER_EPOCH
 from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
 from oncelog_protocol.types import TopicPartition
@@ -168,7 +168,7 @@ class World:
                 results = write(session, ops, multi=multi)
             except BadVersionError as error:
                 if error.op_index is not None and ops[error.op_index].path == CONTROLLER_EPOCH:
-                    written = next(op.path for op in ops if not isinstance(op, Check))
+                    written = next(op.path for op in ops if not isinstance(op, CheckVersion))
                     self.fenced.setdefault(session.session_id, []).append(written)
                 raise
             for listener in list(self.on_write):

@@ -6,7 +6,7 @@ import asyncio
 import errno
 
 from oncelog_broker.app import Broker
-from oncelog_controller.state import Partition, Topic
+from oncelog_controller.state import ClusterPartition, Topic
 from oncelog_controller.store import NodeStat
 from oncelog_controller.znodes import broker_path, decode_broker, decode_state
 from oncelog_protocol.topic_config import parse_topic_config
@@ -144,7 +144,7 @@ def check_claim(cluster: SimCluster, broker_id: int, admitted: dict[TopicPartiti
         if log is None or not log.log_dir.online:
             continue
         topic = Topic(name.topic, log.topic_id, parse_topic_config({}))
-        if not said.keeps(epoch, Partition(topic, name.partition, (broker_id,))):
+        if not said.keeps(epoch, ClusterPartition(topic, name.partition, (broker_id,))):
             raise InvariantViolation(
                 "I28",
                 f"{name} on broker {broker_id} lies on a sound disk, and its registration does not"

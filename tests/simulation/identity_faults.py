@@ -12,7 +12,7 @@ from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_controller.store import NodeStat
 from oncelog_controller.znodes import BROKER_IDS, broker_path
 from oncelog_protocol.errors import BrokerNotAvailableError
-from oncelog_protocol.messages.admin import CreateTopicsRequest, NewTopic
+from oncelog_protocol.messages.admin import CreatableTopic, CreateTopicsRequest
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_testing.memory.files import MemoryFiles
 from oncelog_testing.memory.zookeeper import MemoryZooKeeper
@@ -104,7 +104,7 @@ async def stranger(cluster: SimCluster, broker_id: int) -> None:
     broker = process.run(make_broker, cluster, process, config, files, store)
     await process.call(broker.start(), "start")
     topics = [
-        NewTopic(name, len(topic.partitions), 1, None, [])
+        CreatableTopic(name, len(topic.partitions), 1, None, [])
         for name, topic in sorted(image.topics.items())
         if not name.startswith("__")
     ]

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from oncelog_controller import znodes
-from oncelog_controller.store import ANY_VERSION, Check, Create, Delete, Op, SetData
+from oncelog_controller.store import ANY_VERSION, CheckVersion, Create, Delete, Op, SetData
 from oncelog_protocol.types import NO_LEADER, TopicPartition
 from oncelog_testing.memory.zookeeper import MemoryZooKeeper
 
@@ -160,7 +160,7 @@ class StoreView:
 
     def _take(self, session: int, op: Op, ops: list[Op]) -> None:
         path = op.path
-        if isinstance(op, Check):
+        if isinstance(op, CheckVersion):
             return
         if isinstance(op, Delete):
             self._deleted(path)

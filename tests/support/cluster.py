@@ -18,9 +18,9 @@ from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.admin import (
     ConfigEntry,
+    CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    NewTopic,
 )
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.fetch import (
@@ -196,7 +196,7 @@ class Cluster:
     ) -> None:
         """Create it and wait until every running broker knows a leader for each partition."""
         entries = [ConfigEntry(key, str(value)) for key, value in configs.items()]
-        new = NewTopic(topic, partitions, replication_factor, None, entries)
+        new = CreatableTopic(topic, partitions, replication_factor, None, entries)
         response: CreateTopicsResponse = await self.call(
             self.controller.broker_id, CreateTopicsRequest([new], 10_000)
         )

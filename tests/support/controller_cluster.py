@@ -155,7 +155,7 @@ class ControllerCluster:
 
     async def create(self, topic: str, *assignment: list[int], **configs: str) -> None:
         entries = [admin.ConfigEntry(key, value) for key, value in configs.items()]
-        new = admin.NewTopic(topic, -1, -1, list(assignment), entries)
+        new = admin.CreatableTopic(topic, -1, -1, list(assignment), entries)
         response = await self.ask(admin.CreateTopicsRequest([new], 5000))
         assert response.topics[0].error_code == 0, response
 

@@ -40,16 +40,16 @@ from oncelog_controller.orders import Orders
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import (
     BrokerRegistration,
+    ClusterPartition,
     DataClaim,
     DataLoss,
     DynamicConfig,
-    Partition,
     PartitionState,
 )
 from oncelog_controller.store import (
     ANY_VERSION,
     BadVersionError,
-    Check,
+    CheckVersion,
     Create,
     Delete,
     NodeExistsError,
@@ -285,7 +285,7 @@ class Driver:
         for effect in effects:
             if isinstance(effect, WriteStore):
                 if self.safeguards.check_controller_epoch:
-                    assert isinstance(effect.ops[0], Check)
+                    assert isinstance(effect.ops[0], CheckVersion)
                     assert effect.ops[0].path == znodes.CONTROLLER_EPOCH
                 writes.append(effect)
             elif isinstance(effect, SendOrders):
@@ -396,7 +396,7 @@ class Driver:
         stat = NodeStat(node.version, 0, node.mzxid)
         return znodes.decode_state(topic, partition, node.data, stat)
 
-    def partition(self, topic: str, partition: int = 0) -> Partition:
+    def partition(self, topic: str, partition: int = 0) -> ClusterPartition:
         found = self.machine.cluster.partition(topic, partition)
         assert found is not None
         return found
@@ -421,7 +421,7 @@ class Driver:
 
     def create(self, topic: str, *replicas: Sequence[int], **configs: str) -> Any:
         """Create a topic with this assignment; return its result."""
-        new = admin.NewTopic(
+        new = admin.CreatableTopic(
             topic,
             -1,
             -1,

@@ -277,7 +277,9 @@ class Handlers:
             for name, partitions in self._cluster.topics.items()
             for number, partition in enumerate(partitions)
         ]
-        return admin.DescribeLogDirsResponse(0, [admin.LogDir(0, "/data", 1000, 500, replicas)])
+        return admin.DescribeLogDirsResponse(
+            0, [admin.DescribedLogDir(0, "/data", 1000, 500, replicas)]
+        )
 
     def _elect_leaders(self, request: admin.ElectLeadersRequest) -> Any:
         if self._cluster.controller_id != self._broker_id:

@@ -52,7 +52,7 @@ def test_each_partition_has_the_error(request_: Request, partitions: dict[str, l
 @pytest.mark.parametrize(
     "request_",
     [
-        admin.CreateTopicsRequest([admin.NewTopic("a", 1, 1)], 1000),
+        admin.CreateTopicsRequest([admin.CreatableTopic("a", 1, 1)], 1000),
         admin.DeleteTopicsRequest(["a"], 1000),
         admin.CreatePartitionsRequest([admin.PartitionGrowth("a", 2)], 1000),
     ],

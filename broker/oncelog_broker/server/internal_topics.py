@@ -29,9 +29,9 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages.admin import (
     ConfigEntry,
+    CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    NewTopic,
 )
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
@@ -147,13 +147,13 @@ class InternalTopics:
             self._tasks.spawn(f"create {topic}", self._create(wanted))
         raise CoordinatorNotAvailableError(f"{topic} is being made")
 
-    def _design(self, wanted: InternalTopic) -> NewTopic:
+    def _design(self, wanted: InternalTopic) -> CreatableTopic:
         replicas = wanted.replication_factor
         configs = dict(wanted.configs)
         if replicas < self._min_insync_replicas():
             configs.setdefault("min_insync_replicas", str(replicas))
         entries = [ConfigEntry(key, configs[key]) for key in sorted(configs)]
-        return NewTopic(wanted.topic, wanted.partition_count, replicas, None, entries)
+        return CreatableTopic(wanted.topic, wanted.partition_count, replicas, None, entries)
 
     async def _create(self, wanted: InternalTopic) -> None:
         try:

@@ -12,7 +12,11 @@ from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, CREATE, Auth
 from oncelog_broker.server.controller_channel import ControllerChannel
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import NO_ERROR, OncelogError, TopicAlreadyExistsError
-from oncelog_protocol.messages.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from oncelog_protocol.messages.admin import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
@@ -45,7 +49,7 @@ class TopicCreation:
         return True
 
     async def _create(self, topic: str) -> None:
-        request = CreateTopicsRequest([NewTopic(topic, -1, -1)], CREATE_TIMEOUT_MS)
+        request = CreateTopicsRequest([CreatableTopic(topic, -1, -1)], CREATE_TIMEOUT_MS)
         try:
             response: CreateTopicsResponse = await self._channel.call(
                 request, timeout_s=CREATE_TIMEOUT_MS / 1000 + 2

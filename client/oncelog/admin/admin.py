@@ -473,13 +473,13 @@ def _item_error(error_code: int, message: str | None, name: str = "") -> ApiErro
     return type(error)(f"{name}: {error}")
 
 
-def _new_topic(topic: NewTopic | str) -> wire.NewTopic:
+def _new_topic(topic: NewTopic | str) -> wire.CreatableTopic:
     spec = NewTopic(topic) if isinstance(topic, str) else topic
     if spec.assignment is not None and (spec.partitions, spec.replication_factor) != (-1, -1):
         raise ConfigurationError(
             f"{spec.topic!r}: an assignment stands instead of partitions and replication_factor"
         )
-    return wire.NewTopic(
+    return wire.CreatableTopic(
         spec.topic,
         spec.partitions,
         spec.replication_factor,
@@ -568,7 +568,7 @@ def _config_outcomes(response: Any) -> list[ConfigOutcome]:
 
 
 def _describe_log_dir(
-    broker_id: int, log_dir: wire.LogDir, rotten: Sequence[wire.LogDir]
+    broker_id: int, log_dir: wire.DescribedLogDir, rotten: Sequence[wire.DescribedLogDir]
 ) -> LogDirDescription:
     damaged = [replica for entry in rotten for replica in entry.replicas]
     replicas = tuple(

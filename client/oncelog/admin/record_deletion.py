@@ -41,10 +41,10 @@ class _Deletion(LeaderQuestion[RecordDeletionOutcome]):
         self._offsets = offsets
 
     def request(self, partitions: list[TopicPartition]) -> tuple[wire.DeleteRecordsRequest, float]:
-        topics: dict[str, wire.RecordDeletionTopic] = {}
+        topics: dict[str, wire.DeleteRecordsTopic] = {}
         for tp in partitions:
-            topic = topics.setdefault(tp.topic, wire.RecordDeletionTopic(tp.topic, []))
-            topic.partitions.append(wire.RecordDeletion(tp.partition, self._offsets[tp]))
+            topic = topics.setdefault(tp.topic, wire.DeleteRecordsTopic(tp.topic, []))
+            topic.partitions.append(wire.DeleteRecordsPartition(tp.partition, self._offsets[tp]))
         now = asyncio.get_running_loop().time()
         wait_s = min(max(self._deadline - now - ANSWER_S, 0.1), ATTEMPT_S)
         request = wire.DeleteRecordsRequest(list(topics.values()), int(wait_s * 1000))
@@ -54,7 +54,7 @@ class _Deletion(LeaderQuestion[RecordDeletionOutcome]):
         self,
         tp: TopicPartition,
         error: ApiError | None,
-        item: wire.RecordDeletionResult | None,
+        item: wire.DeleteRecordsPartitionResult | None,
     ) -> RecordDeletionOutcome:
         if error is not None or item is None:
             return RecordDeletionOutcome(tp, error)

@@ -22,7 +22,7 @@ class ConfigEntry:
 
 
 @dataclass(slots=True)
-class NewTopic:
+class CreatableTopic:
     """``assignment``, one list of broker ids a partition, excludes counts (which are then -1).
     ``partition_count`` or ``replication_factor`` -1 take the broker's default."""
 
@@ -63,7 +63,7 @@ class CreateTopicsRequest(Request):
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
     response: ClassVar[type] = CreateTopicsResponse
 
-    topics: list[NewTopic]
+    topics: list[CreatableTopic]
     timeout_ms: Int32
     validate_only: bool = False
 
@@ -88,7 +88,7 @@ class DeleteTopicsRequest(Request):
 
 
 @dataclass(slots=True)
-class RecordDeletion:
+class DeleteRecordsPartition:
     """With ``before_offset`` -1 all that is committed is deleted."""
 
     partition: Int32
@@ -96,15 +96,15 @@ class RecordDeletion:
 
 
 @dataclass(slots=True)
-class RecordDeletionTopic:
+class DeleteRecordsTopic:
     """It has partitions of one topic."""
 
     topic: Name
-    partitions: list[RecordDeletion]
+    partitions: list[DeleteRecordsPartition]
 
 
 @dataclass(slots=True)
-class RecordDeletionResult:
+class DeleteRecordsPartitionResult:
     """``low_watermark`` is the first offset that is left, at every in-sync replica. Errors:
     UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE (negative, or above the
     high watermark), POLICY_VIOLATION (the topic is compacted and nothing else), INVALID_TOPIC
@@ -118,11 +118,11 @@ class RecordDeletionResult:
 
 
 @dataclass(slots=True)
-class RecordDeletionTopicResult:
+class DeleteRecordsTopicResult:
     """It has the answers for one topic."""
 
     topic: Name
-    partitions: list[RecordDeletionResult] = field(default_factory=list)
+    partitions: list[DeleteRecordsPartitionResult] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class DeleteRecordsResponse:
     """It has one result a partition, in order."""
 
     error_code: Int16 = 0
-    topics: list[RecordDeletionTopicResult] = field(default_factory=list)
+    topics: list[DeleteRecordsTopicResult] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class DeleteRecordsRequest(Request):
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
     response: ClassVar[type] = DeleteRecordsResponse
 
-    topics: list[RecordDeletionTopic]
+    topics: list[DeleteRecordsTopic]
     timeout_ms: Int32
 
 
@@ -274,7 +274,7 @@ class ReplicaSize:
 
 
 @dataclass(slots=True)
-class LogDir:
+class DescribedLogDir:
     """Its error is STORAGE_ERROR when the directory is offline. A directory that is not may be
     listed once more, with CORRUPT_MESSAGE and the replicas in it in which rot was found."""
 
@@ -290,7 +290,7 @@ class DescribeLogDirsResponse:
     """Its error is CLUSTER_AUTHORIZATION_FAILED."""
 
     error_code: Int16 = 0
-    log_dirs: list[LogDir] = field(default_factory=list)
+    log_dirs: list[DescribedLogDir] = field(default_factory=list)
 
 
 @dataclass(slots=True)

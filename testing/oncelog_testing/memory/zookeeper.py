@@ -25,7 +25,7 @@ from typing import Protocol, TypeVar
 from oncelog_controller.store import (
     ANY_VERSION,
     BadVersionError,
-    Check,
+    CheckVersion,
     Create,
     Delete,
     NodeExistsError,
@@ -429,7 +429,7 @@ class MemoryZooKeeper:
         node = self._node(op.path, op_index)
         if op.version not in (ANY_VERSION, node.version):
             raise BadVersionError(op.path, op_index=op_index)
-        if isinstance(op, Check):
+        if isinstance(op, CheckVersion):
             return None
         if isinstance(op, Delete):
             self._delete(op.path, node, op_index, undo, events)

@@ -24,7 +24,7 @@ from oncelog_protocol.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
 )
-from oncelog_protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
+from oncelog_protocol.messages.admin import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from oncelog_protocol.messages.groups import HeartbeatRequest
 
 
@@ -38,7 +38,7 @@ def test_one_resource_is_named_by_a_field_and_the_cluster_by_none() -> None:
 def test_each_item_of_a_list_names_one_or_is_one() -> None:
     create, delete = Access(CREATE, TOPIC, "topics[].topic"), Access(DELETE, TOPIC, "topics[]")
     assert (create.items, delete.items) == ("topics", "topics")
-    made = CreateTopicsRequest([NewTopic("a", 1, 1), NewTopic("b", 1, 1)], 1)
+    made = CreateTopicsRequest([CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 1)], 1)
     assert [create.each()(item) for item in made.topics] == ["a", "b"]
     assert [delete.each()(item) for item in DeleteTopicsRequest(["a", "b"], 1).topics] == ["a", "b"]
 

@@ -71,9 +71,9 @@ def of_transactions(name: str) -> dict[ApiKey, Request]:
 OF_TOPICS: dict[ApiKey, tuple[Request, Request, Any]] = {
     ApiKey.CREATE_TOPICS: (
         admin.CreateTopicsRequest(
-            [admin.NewTopic("a/b", 1, 1), admin.NewTopic("good", 2, 1)], 77, True
+            [admin.CreatableTopic("a/b", 1, 1), admin.CreatableTopic("good", 2, 1)], 77, True
         ),
-        admin.CreateTopicsRequest([admin.NewTopic("good", 2, 1)], 77, True),
+        admin.CreateTopicsRequest([admin.CreatableTopic("good", 2, 1)], 77, True),
         admin.CreateTopicsResponse,
     ),
     ApiKey.CREATE_PARTITIONS: (

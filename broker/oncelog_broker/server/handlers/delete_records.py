@@ -21,10 +21,10 @@ from oncelog_protocol.errors import (
     TopicAuthorizationFailedError,
 )
 from oncelog_protocol.messages.admin import (
+    DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
-    RecordDeletionResult,
-    RecordDeletionTopicResult,
+    DeleteRecordsTopicResult,
 )
 from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
 
@@ -45,7 +45,9 @@ class _DelayedDeleteRecords:
         self.response = DeleteRecordsResponse()
         # One more than there are partitions, so that the answer cannot leave before all are tried.
         self.pending = 1
-        self.operations: dict[TopicPartition, tuple[RecordDeletionResult, DelayedOperation]] = {}
+        self.operations: dict[
+            TopicPartition, tuple[DeleteRecordsPartitionResult, DelayedOperation]
+        ] = {}
         self.deadline: Deadline | None = None
 
     def one_done(self) -> None:
@@ -90,8 +92,8 @@ class DeleteRecordsHandler:
         delayed = _DelayedDeleteRecords(respond)
         for topic in request.topics:
             refusal = self._topic_refusal(context, topic.topic)
-            answers = [RecordDeletionResult(asked.partition) for asked in topic.partitions]
-            delayed.response.topics.append(RecordDeletionTopicResult(topic.topic, answers))
+            answers = [DeleteRecordsPartitionResult(asked.partition) for asked in topic.partitions]
+            delayed.response.topics.append(DeleteRecordsTopicResult(topic.topic, answers))
             for asked, answer in zip(topic.partitions, answers, strict=True):
                 try:
                     if refusal is not None:
@@ -119,7 +121,7 @@ class DeleteRecordsHandler:
         self,
         topic: str,
         before_offset: int,
-        answer: RecordDeletionResult,
+        answer: DeleteRecordsPartitionResult,
         delayed: _DelayedDeleteRecords,
     ) -> None:
         named = TopicPartition(topic, answer.partition)
@@ -135,7 +137,7 @@ class DeleteRecordsHandler:
 
 def _settle(
     partition: Partition,
-    answer: RecordDeletionResult,
+    answer: DeleteRecordsPartitionResult,
     delayed: _DelayedDeleteRecords,
     error_code: int,
 ) -> None:

@@ -18,9 +18,9 @@ from oncelog_protocol.errors import (
     StorageError,
 )
 from oncelog_protocol.messages.admin import (
+    DescribedLogDir,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
-    LogDir,
     ReplicaSize,
 )
 from oncelog_runtime.files import Files
@@ -64,17 +64,19 @@ class DescribeLogDirsHandler:
         listed = [self._directory(d.path, d.online, found[d.path]) for d in self._logs.dirs]
         for path, replicas in rotten.items():
             if replicas:
-                listed.append(LogDir(CorruptMessageError.code, path, -1, -1, replicas))
+                listed.append(DescribedLogDir(CorruptMessageError.code, path, -1, -1, replicas))
         respond(DescribeLogDirsResponse(NO_ERROR, listed))
 
-    def _directory(self, path: str, online: bool, replicas: list[ReplicaSize]) -> LogDir:
+    def _directory(self, path: str, online: bool, replicas: list[ReplicaSize]) -> DescribedLogDir:
         if online:
             try:
                 space = self._files.disk_space(path)
-                return LogDir(NO_ERROR, path, space.total_bytes, space.free_bytes, replicas)
+                return DescribedLogDir(
+                    NO_ERROR, path, space.total_bytes, space.free_bytes, replicas
+                )
             except OSError:
                 pass
-        return LogDir(StorageError.code, path, -1, -1, replicas)
+        return DescribedLogDir(StorageError.code, path, -1, -1, replicas)
 
 
 def _replica(log: PartitionLog, high_watermark: int) -> ReplicaSize:

@@ -19,9 +19,9 @@ from oncelog_protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.messages.admin import (
+    DeleteRecordsPartition,
     DeleteRecordsRequest,
-    RecordDeletion,
-    RecordDeletionTopic,
+    DeleteRecordsTopic,
 )
 from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Answer, Cluster, call
@@ -40,7 +40,7 @@ def ask(
     authorizer: Authorizer | None = None,
 ) -> Answer:
     handler = DeleteRecordsHandler(cluster[broker].replicas, authorizer or AllowAllAuthorizer())
-    topics = [RecordDeletionTopic(t, [RecordDeletion(p, offset)]) for t, p, offset in asked]
+    topics = [DeleteRecordsTopic(t, [DeleteRecordsPartition(p, offset)]) for t, p, offset in asked]
     return call(handler, DeleteRecordsRequest(topics, timeout_ms))
 
 
