@@ -11,12 +11,12 @@ from collections.abc import Callable
 from functools import partial
 
 from oncelog import Admin, Consumer, Delivery, HistoryRecorder, Producer, TopicPartition
-from oncelog.history_events import Event
+from oncelog.history_events import HistoryEvent
 from oncelog_bench.cluster import LocalCluster
 
 RATE = 500
 
-Sink = Callable[[Event], None]
+Sink = Callable[[HistoryEvent], None]
 
 
 async def kill_leader(

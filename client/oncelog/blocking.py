@@ -24,7 +24,7 @@ from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.idle import Idling
 from oncelog.consumer.record import Record
 from oncelog.consumer.run_options import RunSettings
-from oncelog.face import Delivery, Face, inside
+from oncelog.face import BlockingClient, Delivery, inside
 from oncelog.history import History
 from oncelog.loop_thread import LoopThread
 from oncelog.producer.producer import Producer as AsyncProducer
@@ -52,7 +52,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-class Producer(Face[AsyncProducer]):
+class Producer(BlockingClient[AsyncProducer]):
     """A producer sends records from synchronous code; see :class:`oncelog.Producer`.
 
     Use it as ``with Producer("localhost:9092") as producer: ...``. Waiting for each record costs a
@@ -120,7 +120,7 @@ class Transaction:
     abort = face.blocking(AsyncTransaction.abort)
 
 
-class SharedWriter(Face[AsyncSharedWriter]):
+class SharedWriter(BlockingClient[AsyncSharedWriter]):
     """A shared writer sends records in a transaction of many; see :class:`oncelog.SharedWriter`.
 
     Use it as ``with join(ticket, writer=...) as writer: ...``.
@@ -275,7 +275,7 @@ class SharedTransaction:
     abort = _asking(AsyncSharedTransaction.abort)
 
 
-class Consumer(Face[AsyncConsumer]):
+class Consumer(BlockingClient[AsyncConsumer]):
     """A consumer reads records in synchronous code; see :class:`oncelog.Consumer`.
 
     Use it as ``for record in consumer: ...``.
@@ -385,7 +385,7 @@ class Consumer(Face[AsyncConsumer]):
             yield batch
 
 
-class Admin(Face[AsyncAdmin]):
+class Admin(BlockingClient[AsyncAdmin]):
     """An admin client changes and describes a cluster; see :class:`oncelog.Admin`.
 
     Use it as ``with Admin("localhost:9092") as admin: ...``.

@@ -35,7 +35,7 @@ AsyncClient = Producer | Consumer | Admin | SharedWriter
 C = TypeVar("C", bound=AsyncClient)
 
 
-class Face(Generic[C]):
+class BlockingClient(Generic[C]):
     """A synchronous client holds its asynchronous client and the thread of its loop."""
 
     def __init__(self, client: C, thread: LoopThread | None = None) -> None:
@@ -74,7 +74,7 @@ class Face(Generic[C]):
         self._thread.stop()
 
 
-def inside(face: Face[C]) -> tuple[C, LoopThread]:
+def inside(face: BlockingClient[C]) -> tuple[C, LoopThread]:
     """Return the asynchronous client of a face, and the thread in which it lives."""
     return face._client, face._thread
 

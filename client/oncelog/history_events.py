@@ -73,7 +73,7 @@ class MicroOp(NamedTuple):
     """A watermark has the last stable offset where it was asked for."""
 
 
-class Event(NamedTuple):
+class HistoryEvent(NamedTuple):
     """An event is one line of a history."""
 
     time_s: float
@@ -107,7 +107,7 @@ class HistoryRecorder:
     def __init__(
         self,
         process: str,
-        sink: Callable[[Event], None],
+        sink: Callable[[HistoryEvent], None],
         clock: Callable[[], float],
         *,
         client: str = "client",
@@ -117,7 +117,7 @@ class HistoryRecorder:
         self._sink = sink
         self._clock = clock
         self._count = 0
-        self._open: dict[int, Event] = {}
+        self._open: dict[int, HistoryEvent] = {}
 
     def invoke(
         self,
@@ -242,16 +242,18 @@ class HistoryRecorder:
         group: tuple[str, str, int] = ("", "", -1),
         txn: int = -1,
         transactional_id: str = "",
-    ) -> Event:
+    ) -> HistoryEvent:
         self._count += 1
         whose = (self._process, self._client, self._count)
-        event = Event(self._clock(), *whose, type, f, mops, note, *group, txn, transactional_id)
+        event = HistoryEvent(
+            self._clock(), *whose, type, f, mops, note, *group, txn, transactional_id
+        )
         self._sink(event)
         return event
 
     def _end(
         self,
-        invoked: Event,
+        invoked: HistoryEvent,
         type: EventType,
         mops: tuple[MicroOp, ...],
         error: BaseException | None = None,
@@ -260,16 +262,16 @@ class HistoryRecorder:
         self._sink(invoked._replace(time_s=self._clock(), type=type, mops=mops, note=note))
 
 
-def json_lines(stream: TextIO) -> Callable[[Event], None]:
+def json_lines(stream: TextIO) -> Callable[[HistoryEvent], None]:
     """Return a sink that writes one line an event. The caller flushes and closes the stream."""
 
-    def write(event: Event) -> None:
+    def write(event: HistoryEvent) -> None:
         stream.write(line_of(event) + "\n")
 
     return write
 
 
-def line_of(event: Event) -> str:
+def line_of(event: HistoryEvent) -> str:
     """Return the JSON line of an event, without the line's end."""
     fields: dict[str, Any] = event._asdict()
     fields["mops"] = [_packed(mop) for mop in event.mops]
@@ -284,7 +286,7 @@ def line_of(event: Event) -> str:
     return json.dumps(fields)
 
 
-def event_of(line: str) -> Event:
+def event_of(line: str) -> HistoryEvent:
     """Parse an event's JSON line.
 
     :raises ValueError: the line is not one of ours.
@@ -292,7 +294,7 @@ def event_of(line: str) -> Event:
     try:
         fields = json.loads(line)
         fields["mops"] = tuple(_unpacked(mop) for mop in fields["mops"])
-        return Event(**fields)
+        return HistoryEvent(**fields)
     except (KeyError, TypeError) as error:
         raise ValueError(f"not an event of a history: {line[:200]!r}") from error
 

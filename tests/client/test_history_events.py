@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from oncelog import Consumer, HistoryRecorder, Producer
 from oncelog.errors import DeliveryTimeoutError
-from oncelog.history_events import Event, MicroOp, event_of, json_lines, line_of
+from oncelog.history_events import HistoryEvent, MicroOp, event_of, json_lines, line_of
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import FakeCluster
 
 
 def test_a_recorder_copies_what_it_is_given() -> None:
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
     recorder = HistoryRecorder("p1", events.append, lambda: 2.5, client="producer")
     values = [b"a", b"b"]
     number = recorder.invoke("send", "t", 3, values)
     values.clear()
     recorder.ok(number, range(7, 9))
-    first = Event(2.5, "p1", "producer", 1, "invoke", "send", sends(None, None))
+    first = HistoryEvent(2.5, "p1", "producer", 1, "invoke", "send", sends(None, None))
     assert events == [first, first._replace(type="ok", mops=sends(7, 8))]
 
 
@@ -35,14 +35,14 @@ def sends(*offsets: int | None) -> tuple[MicroOp, ...]:
 
 def test_an_acknowledgement_without_offsets_knows_none() -> None:
     """With acks=0 the broker answers nothing."""
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
     recorder = HistoryRecorder("p1", events.append, lambda: 0.0)
     recorder.ok(recorder.invoke("send", "t", 0, [b"a"]), ())
     assert events[1].mops == (), "the invocation's stand"
 
 
 def test_errors_are_written_down() -> None:
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
     recorder = HistoryRecorder("p1", events.append, lambda: 0.0)
     error = DeliveryTimeoutError("too late", definite=False)
     recorder.info(recorder.invoke("send", "t", 0, [b"a"]), error)
@@ -53,7 +53,7 @@ def test_errors_are_written_down() -> None:
 
 
 def test_a_member_of_a_group_says_what_it_commits_and_owns() -> None:
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
     recorder = HistoryRecorder("p1", events.append, lambda: 0.0)
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
     recorder.owned("assigned", "g", "m", 3, [first, second])
@@ -79,7 +79,7 @@ def test_a_member_of_a_group_says_what_it_commits_and_owns() -> None:
 
 
 def test_sends_and_commits_name_their_transaction() -> None:
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
     recorder = HistoryRecorder("p1", events.append, lambda: 0.0)
     txn = recorder.begin_txn("bank-1")
     send = recorder.invoke("send", "t", 0, [b"a"], txn)
@@ -114,14 +114,16 @@ def test_lines_lose_nothing(
 ) -> None:
     raw = value.encode() if isinstance(value, str) else value
     mop = MicroOp("poll", "t", 0, raw, offset, epoch)
-    event = Event(0.1, "c1", "consumer", 1, "ok", "poll", (mop,), note)
+    event = HistoryEvent(0.1, "c1", "consumer", 1, "ok", "poll", (mop,), note)
     line = line_of(event)
     assert "\n" not in line
     assert event_of(line) == event
 
 
 def test_a_line_reads_well() -> None:
-    event = Event(1.5, "p1", "producer", 7, "ok", "send", (MicroOp("send", "t", 0, b"t/0/1", 4),))
+    event = HistoryEvent(
+        1.5, "p1", "producer", 7, "ok", "send", (MicroOp("send", "t", 0, b"t/0/1", 4),)
+    )
     assert json.loads(line_of(event)) == {
         "time_s": 1.5,
         "process": "p1",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.member import MemberOptions
-from oncelog.history_events import Event, event_of
+from oncelog.history_events import HistoryEvent, event_of
 from oncelog_cli.local.process import ManagedProcess, start_process
 from simulation.checkers.verdict import failures, summary, verdict
 from simulation.checkers.violation import Rules
@@ -37,7 +37,7 @@ class Member:
         self.options = options
         self.name = options.name
         self.ended_by_us = False
-        self._events: list[Event] = []
+        self._events: list[HistoryEvent] = []
         self._read = 0
         self._path = Path(options.history)
         environment = {
@@ -55,7 +55,7 @@ class Member:
         """Return whether the process runs."""
         return self.process.is_alive()
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[HistoryEvent]:
         """Return what it has noted. A torn last line is not there yet."""
         try:
             with self._path.open("rb") as file:
@@ -80,7 +80,7 @@ class Member:
     def note_death(self) -> None:
         """Note in its history that the process is gone."""
         whose = (self.name, self.options.client, CRASH_NUMBER)
-        self.events().append(Event(time.monotonic(), *whose, "info", "crash", (), "killed"))
+        self.events().append(HistoryEvent(time.monotonic(), *whose, "info", "crash", (), "killed"))
 
     async def stop(self) -> int | None:
         """Send SIGTERM; it must end by itself. Returns its exit code."""
@@ -150,7 +150,7 @@ class Group:
 
     # ---- facts
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[HistoryEvent]:
         """Return what all members noted, in order of time."""
         return in_order(event for member in self.members for event in member.events())
 
@@ -199,7 +199,7 @@ class Group:
 
     # ---- judgement
 
-    def judge(self, others: Iterable[Event], *, once: bool) -> None:
+    def judge(self, others: Iterable[HistoryEvent], *, once: bool) -> None:
         """Hold everything that was noted to the promises of a group, by the simulator's checkers:
         nothing is left out, nothing that was committed is read again, no partition has two owners.
 
@@ -216,12 +216,12 @@ class Group:
             assert not twice, f"read twice: {twice}"
 
 
-def in_order(events: Iterable[Event]) -> list[Event]:
+def in_order(events: Iterable[HistoryEvent]) -> list[HistoryEvent]:
     """Sort by time; what one process noted at one time stays in its order."""
     return sorted(events, key=lambda event: event.time_s)
 
 
-def owned_by(events: Iterable[Event]) -> set[Key]:
+def owned_by(events: Iterable[HistoryEvent]) -> set[Key]:
     """Return the partitions that one member has after these events."""
     owned: set[Key] = set()
     for event in events:
@@ -235,7 +235,7 @@ def owned_by(events: Iterable[Event]) -> set[Key]:
     return owned
 
 
-def polled_offsets(events: Iterable[Event]) -> dict[Key, Counter[int]]:
+def polled_offsets(events: Iterable[HistoryEvent]) -> dict[Key, Counter[int]]:
     """Count how often each offset of each partition was read."""
     found: dict[Key, Counter[int]] = {}
     for event in events:
@@ -246,7 +246,7 @@ def polled_offsets(events: Iterable[Event]) -> dict[Key, Counter[int]]:
     return found
 
 
-def read_twice(events: Iterable[Event]) -> dict[Key, list[int]]:
+def read_twice(events: Iterable[HistoryEvent]) -> dict[Key, list[int]]:
     """Return offsets that were read more than once, by partition."""
     twice = {
         key: sorted(offset for offset, count in counts.items() if count > 1)
@@ -255,6 +255,6 @@ def read_twice(events: Iterable[Event]) -> dict[Key, list[int]]:
     return {key: offsets for key, offsets in twice.items() if offsets}
 
 
-def moves_of(events: Iterable[Event]) -> list[Event]:
+def moves_of(events: Iterable[HistoryEvent]) -> list[HistoryEvent]:
     """Return partitions that were taken away."""
     return [event for event in events if event.f in ("revoked", "lost") and event.mops]

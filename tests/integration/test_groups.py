@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from integration.groups import in_order, moves_of, owned_by, polled_offsets, read_twice
 from oncelog import HistoryRecorder, TopicPartition
-from simulation.history import Event
+from simulation.history import HistoryEvent
 
 P0 = TopicPartition("t", 0)
 P1 = TopicPartition("t", 1)
@@ -16,7 +16,7 @@ class Story:
     """Events of several members, told one after the other."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
         self._recorders: dict[str, HistoryRecorder] = {}
 
     def member(self, name: str) -> HistoryRecorder:

@@ -13,7 +13,7 @@ from oncelog import Consumer, Delivery, HistoryRecorder, Producer, TopicPartitio
 from simulation.checkers.replicas import AllReplicas
 from simulation.checkers.verdict import failures, summary, verdict
 from simulation.checkers.violation import Rules
-from simulation.history import Event, History, value_of
+from simulation.history import History, HistoryEvent, value_of
 
 
 class Workload:
@@ -26,7 +26,7 @@ class Workload:
         self._rate = rate
         self._stop = asyncio.Event()
         self._clock = asyncio.get_running_loop().time
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
         self.sent = 0
         self.acknowledged = 0
         self.failed: list[BaseException] = []

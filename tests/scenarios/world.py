@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from oncelog.history_events import Event, HistoryRecorder
+from oncelog.history_events import HistoryEvent, HistoryRecorder
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig
 from oncelog_broker.log.partition_log import PartitionLog
@@ -85,7 +85,7 @@ class World:
         self.loop = SimLoop(SEED)
         self.without = without
         self.coverage = Coverage()
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
         self.begun: dict[str, asyncio.Task[str]] = {}
         """What goes on beside the scenario's commands, by its name."""
         self.readers: dict[str, Any] = {}
@@ -233,7 +233,7 @@ class World:
         """A topic is gone: what is written under its name from now on is in another one."""
         self._deletions[topic] += 1
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: HistoryEvent) -> None:
         self.invariants.note(event)
         mops = tuple(
             mop._replace(topic=mop.topic + "'" * self._deletions[mop.topic]) for mop in event.mops

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from oncelog.history_events import Event
+from oncelog.history_events import HistoryEvent
 from oncelog_broker.coordinator.transaction import ordinary
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.types import TopicPartition
@@ -123,7 +123,7 @@ class Result:
     faults: Counter[str]
     fault_ids: list[str]
     knobs: str
-    events: list[Event]
+    events: list[HistoryEvent]
     trace_tail: str = ""
 
     @property
@@ -171,7 +171,7 @@ class Run:
         self.loop.keep_trace = True
         self.loop.trace_sink = options.trace
         self.coverage = Coverage()
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
         self.problems: list[str] = []
         self.stalls = StallInvariants()
         self.nemesis: Nemesis | None = None
@@ -239,7 +239,7 @@ class Run:
             self.invariants.check(self.loop.now_s)
             await asyncio.sleep(CHECK_EVERY_S)
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: HistoryEvent) -> None:
         self.events.append(event)
         self.loop.trace(f"{event.process} {event.client} {event.f} {event.type} {event.number}")
         self.invariants.note(event)

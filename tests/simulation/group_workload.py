@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from oncelog import Consumer
 from oncelog.errors import FencedInstanceIdError, OncelogError
-from oncelog.history_events import Event, HistoryRecorder
+from oncelog.history_events import HistoryEvent, HistoryRecorder
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.cluster import SimCluster
@@ -41,7 +41,7 @@ class GroupWorkload:
         self,
         cluster: SimCluster,
         entropy: SeededEntropy,
-        sink: Callable[[Event], None],
+        sink: Callable[[HistoryEvent], None],
         topics: Sequence[str],
     ) -> None:
         self.cluster = cluster

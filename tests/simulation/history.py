@@ -25,7 +25,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TextIO
 
 from oncelog.history_events import (
-    Event,
+    HistoryEvent,
     HistoryRecorder,
     MicroOp,
     event_of,
@@ -34,8 +34,8 @@ from oncelog.history_events import (
 )
 
 __all__ = [
-    "Event",
     "History",
+    "HistoryEvent",
     "HistoryRecorder",
     "Key",
     "MicroOp",
@@ -82,7 +82,7 @@ def place_of(value: bytes) -> Key | None:
     return parts[0].decode("utf-8", "replace"), int(parts[1])
 
 
-def read_events(stream: TextIO) -> Iterator[Event]:
+def read_events(stream: TextIO) -> Iterator[HistoryEvent]:
     """Yield the events of a file of JSON lines. A torn last line, of a process that died, is left
     out.
 
@@ -99,8 +99,8 @@ class Op:
 
     index: int
     """The place of its first event in the history."""
-    invoke: Event
-    end: Event | None = None
+    invoke: HistoryEvent
+    end: HistoryEvent | None = None
     ended: int | None = None
     """The place of the event that ended it; None: it was never ended."""
     txn: Op | None = None
@@ -223,7 +223,7 @@ class Order:
 class History:
     """It is a whole run: events in the order in which they were recorded."""
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self, events: Iterable[HistoryEvent]) -> None:
         self.events = list(events)
         self.ops: list[Op] = []
         """By first event."""
@@ -234,7 +234,7 @@ class History:
         self._pair()
 
     @classmethod
-    def from_events(cls, events: Iterable[Event]) -> History:
+    def from_events(cls, events: Iterable[HistoryEvent]) -> History:
         """Make a history of events, in the order in which they were recorded."""
         return cls(events)
 
@@ -269,7 +269,7 @@ class History:
             if op.txn is not None:
                 op.txn.parts.append(op)
 
-    def _ending(self, index: int, event: Event) -> None:
+    def _ending(self, index: int, event: HistoryEvent) -> None:
         op = self._numbered.get((event.process, event.client, event.txn))
         if op is None or event.note != "commit":
             return

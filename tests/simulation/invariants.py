@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from oncelog.history_events import Event
+from oncelog.history_events import HistoryEvent
 from oncelog_broker.app import Broker
 from oncelog_broker.replication.isr import IsrState
 from oncelog_broker.replication.partition import Partition
@@ -112,7 +112,7 @@ class Invariants:
 
     # ---- what the simulator tells
 
-    def note(self, event: Event) -> None:
+    def note(self, event: HistoryEvent) -> None:
         """Note something that a client did: what it was told and what it read count."""
         if event.type != "ok":
             return

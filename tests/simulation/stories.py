@@ -41,7 +41,7 @@ from simulation.checkers.copies_match_inputs import copy_of
 from simulation.checkers.money_is_conserved import booking_of
 from simulation.checkers.verdict import verdict
 from simulation.checkers.violation import REPORT_ONLY, Holes, Rules
-from simulation.history import Event, History, MicroOp
+from simulation.history import History, HistoryEvent, MicroOp
 
 __all__ = ["Case", "assert_enough", "assert_found", "bad", "good", "story", "told_value"]
 
@@ -69,7 +69,7 @@ def told_value(name: str, topic: str = "x") -> bytes:
 
 def story(text: str) -> History:
     """Return the history that a story tells."""
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
     txns: dict[str, int] = {}
     for line in text.strip().splitlines():
         words = line.split()
@@ -84,21 +84,21 @@ def _asks_a_group(words: list[str]) -> bool:
     return words[1] == "committed" and any("@" in word for word in words)
 
 
-def _transaction(count: int, words: list[str], txns: dict[str, int]) -> list[Event]:
+def _transaction(count: int, words: list[str], txns: dict[str, int]) -> list[HistoryEvent]:
     process, verb, name, *winners = words
     end: EventType = ENDS[winners.pop()] if winners and winners[-1] in ENDS else "ok"
     number = txns.setdefault(name, count)
-    base = Event(count / 10, process, ROLES[process[0]], number, "invoke", "txn")
+    base = HistoryEvent(count / 10, process, ROLES[process[0]], number, "invoke", "txn")
     base = base._replace(transactional_id=name.partition(":")[0])
     if verb == "begin":
         return [base]
     mops = tuple(MicroOp("winner", "", -1, winner.encode()) for winner in winners)
-    asks = Event(*base[:3], count, "ok", "ending", mops, "commit", txn=number)
+    asks = HistoryEvent(*base[:3], count, "ok", "ending", mops, "commit", txn=number)
     ended = base._replace(type="fail" if verb == "aborted" else end)
     return {"asks": [asks], "commits": [asks, ended]}.get(verb, [ended])
 
 
-def _operation(number: int, words: list[str], txns: dict[str, int]) -> list[Event]:
+def _operation(number: int, words: list[str], txns: dict[str, int]) -> list[HistoryEvent]:
     process, verb, *rest = words
     role = ROLES[process[0]]
     txn = -1
@@ -110,9 +110,11 @@ def _operation(number: int, words: list[str], txns: dict[str, int]) -> list[Even
 
     group, member, generation = "", "", -1
 
-    def event(type: EventType, f: Operation, mops: tuple[MicroOp, ...], note: str = "") -> Event:
+    def event(
+        type: EventType, f: Operation, mops: tuple[MicroOp, ...], note: str = ""
+    ) -> HistoryEvent:
         whose = (group, member, generation)
-        return Event(time_s, process, role, number, type, f, mops, note, *whose, txn)
+        return HistoryEvent(time_s, process, role, number, type, f, mops, note, *whose, txn)
 
     if verb == "crash":
         return [event("info", "crash", ())]

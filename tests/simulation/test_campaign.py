@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.history_events import Event
+from oncelog.history_events import HistoryEvent
 from simulation.__main__ import SEEDS_FILE, kept_seeds, main
 from simulation.campaign import Options, Run, run_seed
 from simulation.checkers.violation import Rules, Violation
@@ -43,7 +43,7 @@ def test_a_clean_seed_is_clean() -> None:
     heard = [event for event in result.events if event.type == "ok" and event.f == "send"]
     assert len(asked) > 100
     assert len(heard) > 10
-    assert all(isinstance(event, Event) for event in result.events)
+    assert all(isinstance(event, HistoryEvent) for event in result.events)
 
 
 def test_a_broken_rule_is_caught_and_the_promise_named() -> None:

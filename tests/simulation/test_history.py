@@ -8,8 +8,8 @@ import pytest
 
 from oncelog.errors import DeliveryTimeoutError
 from simulation.history import (
-    Event,
     History,
+    HistoryEvent,
     HistoryRecorder,
     MicroOp,
     Op,
@@ -28,7 +28,7 @@ class Recording:
     """Recorders share one list of events, with a clock that counts the events."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
 
     def recorder(self, process: str) -> HistoryRecorder:
         return HistoryRecorder(process, self.events.append, lambda: float(len(self.events)))

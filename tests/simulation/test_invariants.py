@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from oncelog import Producer
-from oncelog.history_events import Event, MicroOp
+from oncelog.history_events import HistoryEvent, MicroOp
 from oncelog_broker.replication.isr import IsrState
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.records.batch import CRC_OFFSET, EPOCH_OFFSET
@@ -171,9 +171,9 @@ def test_a_client_may_know_more_than_was_seen_of_a_leader_that_died() -> None:
 
 def test_events_of_clients_are_promises() -> None:
     def scene(world: World) -> None:
-        def event(f: str, kind: str, value: bytes) -> Event:
+        def event(f: str, kind: str, value: bytes) -> HistoryEvent:
             mops = (MicroOp(kind, TOPIC, 0, value, 3),)  # type: ignore[arg-type]
-            return Event(0.0, "p", "producer", 1, "ok", f, mops)  # type: ignore[arg-type]
+            return HistoryEvent(0.0, "p", "producer", 1, "ok", f, mops)  # type: ignore[arg-type]
 
         world.invariants.note(event("send", "send", VALUES[3]))
         world.invariants.note(event("poll", "poll", VALUES[3]))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.history_events import Event
+from oncelog.history_events import HistoryEvent
 from oncelog_controller.store import SessionState, StoreDisconnectedError
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.campaign import CHECK_EVERY_S, CONVERGE_S
@@ -104,7 +104,7 @@ class Seen:
         elif text.endswith(" broken"):
             self.broken += 1
 
-    def event(self, event: Event) -> None:
+    def event(self, event: HistoryEvent) -> None:
         """Take one of a client."""
         now_s = self.cluster.loop.now_s
         key = hash((event.process, event.client, event.number))
@@ -452,7 +452,7 @@ class Stage:
         loop.keep_trace = True
         loop.trace_sink = self.seen.line
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: HistoryEvent) -> None:
         self.invariants.note(event)
         self.seen.event(event)
 

@@ -22,7 +22,7 @@ from typing import Any
 from oncelog import Admin, Consumer, NewTopic, Producer
 from oncelog.consumer.offset_metadata import GroupMetadata
 from oncelog.errors import Kind, OncelogError, TransactionOutcomeUnknownError
-from oncelog.history_events import Event, HistoryRecorder
+from oncelog.history_events import HistoryEvent, HistoryRecorder
 from oncelog_protocol.errors import TopicAlreadyExistsError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
@@ -61,7 +61,7 @@ class TxnWorkload:
         self,
         cluster: SimCluster,
         entropy: SeededEntropy,
-        sink: Callable[[Event], None],
+        sink: Callable[[HistoryEvent], None],
         *,
         source: str,
         others: list[TopicPartition],

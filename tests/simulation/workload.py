@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from oncelog import Admin, Consumer, NewTopic, Producer
 from oncelog.errors import NoBrokersAvailableError, OncelogError
-from oncelog.history_events import Event, HistoryRecorder
+from oncelog.history_events import HistoryEvent, HistoryRecorder
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.cluster import SimCluster
@@ -38,7 +38,7 @@ class Workload:
     """It has all clients of a run."""
 
     def __init__(
-        self, cluster: SimCluster, entropy: SeededEntropy, sink: Callable[[Event], None]
+        self, cluster: SimCluster, entropy: SeededEntropy, sink: Callable[[HistoryEvent], None]
     ) -> None:
         self.cluster = cluster
         self.sink = sink

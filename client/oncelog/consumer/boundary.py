@@ -19,7 +19,7 @@ from oncelog.errors import ClientError
 from oncelog_protocol.types import TopicPartition
 
 
-class Work(Protocol):
+class BoundaryWork(Protocol):
     """A run does this work on the records that the consumer hands out."""
 
     def done_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
@@ -35,14 +35,14 @@ class Boundary:
     """One consumer's boundary says what its group commits."""
 
     def __init__(self) -> None:
-        self.work: Work | None = None
+        self.work: BoundaryWork | None = None
         """The run that is under way."""
         self.in_transactions = False
         """Whether positions are committed by transactions alone."""
         self.transaction: object = None
         """The part of the consumer in the transaction that is open."""
 
-    def begin_work(self, work: Work) -> None:
+    def begin_work(self, work: BoundaryWork) -> None:
         """Note that a run begins.
 
         :raises ClientError: one is under way.

@@ -18,10 +18,10 @@ from oncelog.consumer.boundary import Boundary
 from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.fetcher import Fetcher
-from oncelog.consumer.group.group import Group
+from oncelog.consumer.group.group import ConsumerGroup
 from oncelog.consumer.offset_metadata import OffsetAndMetadata, checked_offsets
-from oncelog.consumer.reading import Reader
-from oncelog.consumer.subscription import PartitionState, Reset, Subscription
+from oncelog.consumer.reading import RecordReader
+from oncelog.consumer.subscription import Reset, Subscription, TopicPartitionState
 from oncelog.core.closing import Closing
 from oncelog.core.router import Router
 from oncelog.errors import ClientError, ClosedError
@@ -53,14 +53,14 @@ class ConsumerCore:
         self.clock = clock
         self.entropy = entropy
         self.subscription = Subscription()
-        self.reader = Reader(
+        self.reader = RecordReader(
             self.subscription, options, self.running, router.counters, router.history
         )
         self.boundary = Boundary()
         self.closing = Closing(router.options.client_id)
         self.fetcher: Fetcher | None = None
         """It fetches from the start on."""
-        self.group: Group | None = None
+        self.group: ConsumerGroup | None = None
         """It exists from the start on, if there is a ``group_id``."""
         self.closed = False
         """Whether somebody has asked for the end."""
@@ -93,7 +93,7 @@ class ConsumerCore:
             left_behind=self._left_behind,
         )
         if self.group_options.group_id is not None:
-            self.group = Group(
+            self.group = ConsumerGroup(
                 self.group_options,
                 self._assignors,
                 self.router,
@@ -109,7 +109,7 @@ class ConsumerCore:
             self.assign(self._partitions_of_topics())
             self.router.on_metadata.append(self._adopt_new_partitions)
 
-    def _left_behind(self, state: PartitionState) -> None:
+    def _left_behind(self, state: TopicPartitionState) -> None:
         self.reader.moved(state)
         if self.group is not None:
             self.group.forget(state.tp)
@@ -150,7 +150,7 @@ class ConsumerCore:
         self.fetcher.raise_if_failed()
         return self.fetcher
 
-    def in_group(self) -> Group:
+    def in_group(self) -> ConsumerGroup:
         """Return the group of a consumer that is at work.
 
         :raises ClientError: it has none.
@@ -226,7 +226,7 @@ class ConsumerCore:
 
     # ------------------------------------------------------------------------------ positions
 
-    def seek(self, state: PartitionState, offset: int, epoch: int = NO_EPOCH) -> None:
+    def seek(self, state: TopicPartitionState, offset: int, epoch: int = NO_EPOCH) -> None:
         """Set the position to ``offset`` at once."""
         fetcher = self.running()
         self.reader.moved(state)
@@ -234,7 +234,7 @@ class ConsumerCore:
         self.router.history.moved(*state.tp, offset, "seek")
         fetcher.expedite(state)
 
-    def read_on_from_committed(self, places: Mapping[PartitionState, Place | None]) -> None:
+    def read_on_from_committed(self, places: Mapping[TopicPartitionState, Place | None]) -> None:
         """Forget the positions of these partitions, and ask the group for its committed offsets.
 
         The group answers when no open transaction may change them. Where it has committed nothing,

@@ -17,7 +17,7 @@ from operator import length_hint
 from typing import Any, cast
 
 from oncelog.consumer.record import Record
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 
 
 class Cursor:
@@ -39,7 +39,7 @@ class Cursor:
 
     def __init__(
         self,
-        state: PartitionState,
+        state: TopicPartitionState,
         records: list[Record],
         next_offset: int,
         epoch: int,

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from oncelog.consumer.isolation import Sieve
-from oncelog.consumer.subscription import PartitionState
-from oncelog.core.cluster import Cluster
+from oncelog.consumer.subscription import TopicPartitionState
+from oncelog.core.cluster import ClusterMetadata
 from oncelog_protocol.errors import (
     ApiError,
     CorruptMessageError,
@@ -38,10 +38,10 @@ SHORT_WAIT_MS = 20
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestedPartition:
     """A request under way asks for this partition."""
 
-    state: PartitionState
+    state: TopicPartitionState
     version: int
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -53,11 +53,11 @@ class LeaderPlan:
     """A plan says what is to be asked of one leader."""
 
     leader: int
-    partitions: list[PartitionState] = field(default_factory=list)
+    partitions: list[TopicPartitionState] = field(default_factory=list)
     wait_ms: int = 0
 
 
-class Verdict(Enum):
+class FetchVerdict(Enum):
     """An answer for one partition leads to one of these steps."""
 
     OK = "ok"
@@ -69,8 +69,8 @@ class Verdict(Enum):
 
 
 def plan_fetches(
-    states: Iterable[PartitionState],
-    cluster: Cluster,
+    states: Iterable[TopicPartitionState],
+    cluster: ClusterMetadata,
     *,
     now: float,
     busy: Iterable[int],
@@ -113,16 +113,16 @@ def plan_fetches(
 
 def make_request(
     plan: LeaderPlan,
-    cluster: Cluster,
+    cluster: ClusterMetadata,
     *,
     min_bytes: int,
     max_bytes: int,
     partition_bytes: int,
     isolation_level: int,
-) -> tuple[FetchRequest, list[Asked]]:
+) -> tuple[FetchRequest, list[RequestedPartition]]:
     """Return the request of a plan, and the partitions that it asks for, in order."""
     topics: dict[tuple[str, str], FetchTopic] = {}
-    asked: list[Asked] = []
+    asked: list[RequestedPartition] = []
     for state in plan.partitions:
         topic, number = state.tp
         leader_epoch = cluster.leader_epoch(state.tp)
@@ -139,7 +139,7 @@ def make_request(
                 state.fetch_epoch,
             )
         )
-        asked.append(Asked(state, state.version, state.fetch_offset, leader_epoch))
+        asked.append(RequestedPartition(state, state.version, state.fetch_offset, leader_epoch))
     request = FetchRequest(
         CONSUMER_REPLICA_ID,
         -1,
@@ -154,21 +154,21 @@ def make_request(
 
 
 def take_answer(
-    asked: Asked, answer: FetchPartitionResponse, payload: memoryview
-) -> tuple[Verdict, ApiError | None]:
+    asked: RequestedPartition, answer: FetchPartitionResponse, payload: memoryview
+) -> tuple[FetchVerdict, ApiError | None]:
     """Put an answer's bytes into the partition's state, or return what else is to be done."""
     state = asked.state
     if state.version != asked.version or state.fetch_offset != asked.offset:
-        return Verdict.STALE, None
+        return FetchVerdict.STALE, None
     if answer.error_code:
         error = error_for(answer.error_code)
         if isinstance(error, OffsetOutOfRangeError):
-            return Verdict.RESET, error
+            return FetchVerdict.RESET, error
         if error.retriable and not isinstance(error, CorruptMessageError):
-            return Verdict.REFRESH, error
-        return Verdict.RAISE, error
+            return FetchVerdict.REFRESH, error
+        return FetchVerdict.RAISE, error
     if answer.diverging is not None:
-        return Verdict.TRUNCATED, None
+        return FetchVerdict.TRUNCATED, None
     state.answered(answer.high_watermark, answer.log_start_offset)
     span = answer.records
     if span.length:
@@ -178,7 +178,7 @@ def take_answer(
             hides = answer.aborted or attributes & CONTROL_BIT
             sieve = Sieve(answer.aborted) if hides else None
             state.fetched(data[:whole], next_offset, epoch, sieve)
-    return Verdict.OK, None
+    return FetchVerdict.OK, None
 
 
 def last_batch(data: memoryview, offset: int) -> tuple[int, int, int, int]:
@@ -200,7 +200,7 @@ def last_batch(data: memoryview, offset: int) -> tuple[int, int, int, int]:
     return end, max(next_offset, offset), epoch, attributes
 
 
-def rotate(states: Sequence[PartitionState], by: int) -> list[PartitionState]:
+def rotate(states: Sequence[TopicPartitionState], by: int) -> list[TopicPartitionState]:
     """Return the same partitions, beginning with another one."""
     if not states:
         return []

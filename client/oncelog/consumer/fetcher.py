@@ -23,16 +23,16 @@ from typing import Any
 from oncelog.config import ConsumerOptions
 from oncelog.consumer.fetch_plan import (
     SHORT_WAIT_MS,
-    Asked,
+    FetchVerdict,
     LeaderPlan,
-    Verdict,
+    RequestedPartition,
     make_request,
     plan_fetches,
     rotate,
     take_answer,
 )
 from oncelog.consumer.positions import Positions
-from oncelog.consumer.subscription import PartitionState, Subscription
+from oncelog.consumer.subscription import Subscription, TopicPartitionState
 from oncelog.core.connection import DATA
 from oncelog.core.router import Router
 from oncelog.errors import (
@@ -66,7 +66,7 @@ class _Poll:
 
     __slots__ = ("asked", "channel", "cut_short", "due_at", "wait_ms")
 
-    def __init__(self, asked: list[Asked], wait_ms: int, due_at: float) -> None:
+    def __init__(self, asked: list[RequestedPartition], wait_ms: int, due_at: float) -> None:
         self.asked = asked
         self.wait_ms = wait_ms
         self.due_at = due_at
@@ -89,8 +89,8 @@ class Fetcher:
         options: ConsumerOptions,
         *,
         now_ms: Callable[[], int],
-        let_go: Callable[[PartitionState], None],
-        left_behind: Callable[[PartitionState], None],
+        let_go: Callable[[TopicPartitionState], None],
+        left_behind: Callable[[TopicPartitionState], None],
     ) -> None:
         self.failure: BaseException | None = None
         self.held_back = False
@@ -145,7 +145,7 @@ class Fetcher:
             if not future.done():
                 future.set_result(None)
 
-    def expedite(self, state: PartitionState) -> None:
+    def expedite(self, state: TopicPartitionState) -> None:
         """Fetch this partition now, as the application wants it: end a long poll that delays it."""
         leader = self._router.cluster.leader(state.tp)
         poll = self._polls.get(leader)
@@ -206,7 +206,11 @@ class Fetcher:
         for plan in plans:
             channel = self._router.channel_now(plan.leader, DATA)
             if channel is None:
-                poll = _Poll([Asked(s, s.version, s.fetch_offset) for s in plan.partitions], 0, now)
+                poll = _Poll(
+                    [RequestedPartition(s, s.version, s.fetch_offset) for s in plan.partitions],
+                    0,
+                    now,
+                )
                 self._polls[plan.leader] = poll
                 self._tasks.spawn(f"connect {plan.leader}", self._connect(plan.leader, poll))
             else:
@@ -294,7 +298,7 @@ class Fetcher:
             if self._history is not UNRECORDED:
                 committed = self._options.isolation_code is IsolationLevel.READ_COMMITTED
                 _note_watermark(self._history, asked, answer, verdict, committed)
-            if verdict is not Verdict.OK and verdict is not Verdict.STALE:
+            if verdict is not FetchVerdict.OK and verdict is not FetchVerdict.STALE:
                 self._handle(verdict, asked.state, answer, error)
             ready = ready or asked.state.has_data
         if ready:
@@ -303,20 +307,20 @@ class Fetcher:
 
     def _handle(
         self,
-        verdict: Verdict,
-        state: PartitionState,
+        verdict: FetchVerdict,
+        state: TopicPartitionState,
         answer: FetchPartitionResponse,
         error: ApiError | None,
     ) -> None:
         """Act on an answer that brought no records."""
-        if verdict is Verdict.REFRESH:
+        if verdict is FetchVerdict.REFRESH:
             assert error is not None
             self._trouble(state, error)
             self._router.refresh_soon()
-        elif verdict is Verdict.TRUNCATED:
+        elif verdict is FetchVerdict.TRUNCATED:
             assert answer.diverging is not None
             self._truncated(state, answer.diverging.end_offset, answer.diverging.leader_epoch)
-        elif verdict is Verdict.RESET:
+        elif verdict is FetchVerdict.RESET:
             self._out_of_range(state)
         elif isinstance(error, CorruptMessageError):
             state.fail(CorruptRecordError(*state.tp, state.fetch_offset, str(error)))
@@ -324,7 +328,7 @@ class Fetcher:
             assert error is not None
             state.fail(type(error)(f"{state.tp}: {error}"))
 
-    def _truncated(self, state: PartitionState, end_offset: int, epoch: int) -> None:
+    def _truncated(self, state: TopicPartitionState, end_offset: int, epoch: int) -> None:
         """Act on a log that no longer holds what was fetched (KIP-320): never skip, always say so.
 
         What was fetched in advance is fetched again; the application hears only when records that
@@ -345,7 +349,7 @@ class Fetcher:
             state.fail(LogTruncationError(state.tp, position, resume))
         self.notify()
 
-    def _out_of_range(self, state: PartitionState) -> None:
+    def _out_of_range(self, state: TopicPartitionState) -> None:
         if state.chunks:
             # What came before is still to be handed out; then the position is asked about again.
             state.retry_after(self._loop.time() + 0.1)
@@ -366,7 +370,7 @@ class Fetcher:
 
     # ------------------------------------------------------------------------------ trouble
 
-    def _trouble(self, state: PartitionState, error: BaseException) -> None:
+    def _trouble(self, state: TopicPartitionState, error: BaseException) -> None:
         now = self._loop.time()
         state.retry_after(now + self._backoff.next_s())
         state.in_trouble(now)
@@ -470,12 +474,12 @@ class Fetcher:
 
 def _note_watermark(
     history: History,
-    asked: Asked,
+    asked: RequestedPartition,
     answer: FetchPartitionResponse,
-    verdict: Verdict,
+    verdict: FetchVerdict,
     committed: bool,
 ) -> None:
-    if verdict is Verdict.OK and asked.leader_epoch != NO_EPOCH:
+    if verdict is FetchVerdict.OK and asked.leader_epoch != NO_EPOCH:
         end = asked.state.fetch_offset
         history.watermark(
             *asked.state.tp,

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from oncelog.consumer.core import ConsumerCore
 from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.record import Record
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 from oncelog.errors import ClientError, DeadlineExceededError
 
 AGAIN_S = 0.1
@@ -67,16 +67,16 @@ class Idling:
                     raise DeadlineExceededError(_unanswered(open_, max_block_s))
             wait_s = min(self._seconds, AGAIN_S)
 
-    def _active(self) -> list[PartitionState]:
+    def _active(self) -> list[TopicPartitionState]:
         states = self._core.subscription.states
         return [state for state in states.values() if not state.paused]
 
 
-def _idle(state: PartitionState, before: dict[PartitionState, int]) -> bool:
+def _idle(state: TopicPartitionState, before: dict[TopicPartitionState, int]) -> bool:
     return not state.has_data and state.answers > before.get(state, 0)
 
 
-def _unanswered(states: list[PartitionState], seconds: float) -> str:
+def _unanswered(states: list[TopicPartitionState], seconds: float) -> str:
     names = ", ".join(str(state.tp) for state in states[:NAMED_MAX])
     more = f" and {len(states) - NAMED_MAX} more" if len(states) > NAMED_MAX else ""
     return f"nobody has answered for {names}{more} for {seconds:.0f} s: there may be more to read"

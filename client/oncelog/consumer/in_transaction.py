@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from oncelog.consumer.core import ConsumerCore, Place
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 from oncelog.errors import ApiError, ClosedError, CommitFailedError
 from oncelog_protocol.types import TopicPartition
 
@@ -48,11 +48,11 @@ class InTransaction:
         core.subscription.keep_departed()
         core.boundary.enter(self)
 
-    def _places(self) -> dict[PartitionState, Place]:
+    def _places(self) -> dict[TopicPartitionState, Place]:
         core = self._core
         reached = core.reader.positions(safe=False)
         safe = core.reader.positions(safe=True)
-        begun: dict[PartitionState, Place] = {}
+        begun: dict[TopicPartitionState, Place] = {}
         for tp, item in safe.items():
             known = self._group.known(tp)
             if known is not None and item.offset <= known.offset <= reached[tp].offset:
@@ -90,7 +90,7 @@ class InTransaction:
             return {}, self._group.metadata()
         return offsets, self._group.identity(list(offsets))
 
-    def _is_unmoved(self, state: PartitionState) -> bool:
+    def _is_unmoved(self, state: TopicPartitionState) -> bool:
         place = self._begun.get(state, state.origin)
         return place is not None and place[0] == state.offset
 

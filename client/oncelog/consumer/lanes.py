@@ -21,7 +21,7 @@ from typing import Literal
 from oncelog.consumer.done import DoneOffsets
 from oncelog.consumer.outgoing import ProducerRecord
 from oncelog.consumer.record import Record
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 
 Order = Literal["key", "partition", "none"]
 UNDECODED = object()
@@ -32,7 +32,7 @@ class PartitionWork:
 
     __slots__ = ("begun", "bytes", "given_up", "offsets", "state", "topic_id", "tp", "undone")
 
-    def __init__(self, state: PartitionState) -> None:
+    def __init__(self, state: TopicPartitionState) -> None:
         self.tp = state.tp
         self.state = state
         """Tells this assignment of the partition from a later one."""
@@ -72,7 +72,7 @@ class PartitionWork:
         self.given_up = True
 
 
-class Job:
+class HandlerJob:
     """A job is one record on its way through the handler."""
 
     __slots__ = ("abandoned", "attempts", "payload", "record", "results", "size", "work")
@@ -121,14 +121,14 @@ class LaneState(Enum):
     OVER = "over"
 
 
-class Lane:
+class HandlerLane:
     """The jobs of one lane must not overtake each other."""
 
     __slots__ = ("jobs", "key", "state")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.jobs: deque[Job] = deque()
+        self.jobs: deque[HandlerJob] = deque()
         self.state = LaneState.READY
 
 
@@ -137,25 +137,25 @@ class Lanes:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._lanes: dict[Hashable, Lane] = {}
+        self._lanes: dict[Hashable, HandlerLane] = {}
         """By key of the lane; in the order in which they came to have something to do."""
-        self._ready: deque[Lane] = deque()
+        self._ready: deque[HandlerLane] = deque()
 
     @property
     def ready_count(self) -> int:
         """Return how many lanes are in line for a worker."""
         return len(self._ready)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: HandlerJob) -> None:
         """Put a record in its lane."""
         key = self._lane_key(job.record)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(key)
+            lane = self._lanes[key] = HandlerLane(key)
             self._ready.append(lane)
         lane.jobs.append(job)
 
-    def take(self) -> Lane | None:
+    def take(self) -> HandlerLane | None:
         """Return the lane whose turn it is; None when none is ready.
 
         The caller handles its first job now.
@@ -166,23 +166,23 @@ class Lanes:
         lane.state = LaneState.RUNNING
         return lane
 
-    def over(self, lane: Lane) -> None:
+    def over(self, lane: HandlerLane) -> None:
         """Remove the first job of a running lane, which is over; the next one gets in line."""
         assert lane.state is LaneState.RUNNING
         lane.jobs.popleft()
         self._line_up(lane)
 
-    def park(self, lane: Lane) -> None:
+    def park(self, lane: HandlerLane) -> None:
         """Park a running lane, whose first job waits for its next attempt."""
         assert lane.state is LaneState.RUNNING
         lane.state = LaneState.PARKED
 
-    def unpark(self, lane: Lane) -> None:
+    def unpark(self, lane: HandlerLane) -> None:
         """Put a lane in line again when its wait is over, unless it was dropped meanwhile."""
         if lane.state is LaneState.PARKED:
             self._line_up(lane)
 
-    def drop_but_gaps(self) -> list[Job]:
+    def drop_but_gaps(self) -> list[HandlerJob]:
         """Forget and return jobs that have not begun, except those that fill gaps.
 
         A gap lies before a job that has begun, in a lane that is not parked. When the gaps are
@@ -192,17 +192,17 @@ class Lanes:
         held = frozenset(job for lane in waiting for job in lane.jobs)
         return self._drop(lambda job: job in held or job.record.offset > job.work.begun)
 
-    def drop(self, works: list[PartitionWork] | None = None) -> list[Job]:
+    def drop(self, works: list[PartitionWork] | None = None) -> list[HandlerJob]:
         """Forget and return the jobs of these partitions (default: of all) that are not running."""
         gone = None if works is None else frozenset(works)
         return self._drop(lambda job: gone is None or job.work in gone)
 
-    def _drop(self, goes: Callable[[Job], bool]) -> list[Job]:
-        dropped: list[Job] = []
+    def _drop(self, goes: Callable[[HandlerJob], bool]) -> list[HandlerJob]:
+        dropped: list[HandlerJob] = []
         for lane in list(self._lanes.values()):
             head = lane.jobs[0]
             running = lane.state is LaneState.RUNNING
-            kept: deque[Job] = deque()
+            kept: deque[HandlerJob] = deque()
             for job in lane.jobs:
                 stays = (running and job is head) or not goes(job)
                 (kept if stays else dropped).append(job)
@@ -215,7 +215,7 @@ class Lanes:
         self._ready = deque(lane for lane in self._ready if lane.state is LaneState.READY)
         return dropped
 
-    def _line_up(self, lane: Lane) -> None:
+    def _line_up(self, lane: HandlerLane) -> None:
         if lane.jobs:
             lane.state = LaneState.READY
             self._ready.append(lane)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
-from oncelog.consumer.lanes import Job
+from oncelog.consumer.lanes import HandlerJob
 
 
 class Outbox:
@@ -22,8 +22,8 @@ class Outbox:
     __slots__ = ("_ready", "_waiting")
 
     def __init__(self) -> None:
-        self._ready: deque[Job] = deque()
-        self._waiting: deque[Job] = deque()
+        self._ready: deque[HandlerJob] = deque()
+        self._waiting: deque[HandlerJob] = deque()
         """From the first one on that is not handled; some behind it may be."""
 
     def __len__(self) -> int:
@@ -34,7 +34,7 @@ class Outbox:
         """Return how many records may be committed now, and their bytes."""
         return len(self._ready), sum(job.size for job in self._ready)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: HandlerJob) -> None:
         """Note that a record is taken, behind all others."""
         self._waiting.append(job)
 
@@ -49,7 +49,7 @@ class Outbox:
             size += job.size
         return count, size
 
-    def first(self, count: int) -> list[Job]:
+    def first(self, count: int) -> list[HandlerJob]:
         """Return the first records that are ready, at most ``count``."""
         return list(islice(self._ready, count))
 
@@ -64,7 +64,7 @@ class Outbox:
         for _ in range(count):
             self._ready.popleft()
 
-    def clear(self) -> list[Job]:
+    def clear(self) -> list[HandlerJob]:
         """Forget all records, and return those that were handled."""
         jobs = [*self._ready, *(job for job in self._waiting if job.results is not None)]
         self._ready.clear()

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from oncelog.config import ConsumerOptions
 from oncelog.consumer.offset_metadata import OffsetAndMetadata
 from oncelog.consumer.offsets import list_offsets
-from oncelog.consumer.subscription import PartitionState, Reset, Subscription, reset_of
+from oncelog.consumer.subscription import Reset, Subscription, TopicPartitionState, reset_of
 from oncelog.core.router import Router
 from oncelog.errors import (
     CommitFailedError,
@@ -62,7 +62,7 @@ class Positions:
         tasks: Tasks,
         now_ms: Callable[[], int],
         *,
-        moved: Callable[[PartitionState], None],
+        moved: Callable[[TopicPartitionState], None],
         changed: Callable[[], None],
     ) -> None:
         self.policy = reset_of(options.auto_offset_reset)
@@ -87,9 +87,9 @@ class Positions:
         """
         self._committed, self._commit_begin = committed, begin
 
-    def check_topics(self) -> list[PartitionState]:
+    def check_topics(self) -> list[TopicPartitionState]:
         """Return the partitions whose positions belong to topics that were deleted."""
-        gone: list[PartitionState] = []
+        gone: list[TopicPartitionState] = []
         for state in self._subscription.states.values():
             if state.offset is None:
                 continue
@@ -100,7 +100,7 @@ class Positions:
                 gone.append(state)
         return gone
 
-    def made_again(self, state: PartitionState) -> None:
+    def made_again(self, state: TopicPartitionState) -> None:
         """Give up the position, as its topic was deleted and made again."""
         offset = state.offset
         assert offset is not None
@@ -139,7 +139,7 @@ class Positions:
             self._asking_leaders = True
             self._tasks.spawn("positions", self._ask_leaders())
 
-    def _missing(self, *, of_group: bool) -> list[tuple[PartitionState, int]]:
+    def _missing(self, *, of_group: bool) -> list[tuple[TopicPartitionState, int]]:
         return [
             (state, state.version)
             for state in self._subscription.without_position()
@@ -226,7 +226,9 @@ class Positions:
         if places and self._commit_begin is not None and self.policy is not Reset.EARLIEST:
             await self._commit_begin(places)
 
-    def _found(self, state: PartitionState, offset: int, epoch: int, topic_id: str = "") -> None:
+    def _found(
+        self, state: TopicPartitionState, offset: int, epoch: int, topic_id: str = ""
+    ) -> None:
         state.found(offset, epoch, topic_id or self._router.cluster.topic_id(state.tp.topic))
         self._history.moved(*state.tp, offset, "found")
         self._moved(state)

@@ -25,7 +25,7 @@ from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.offset_metadata import OffsetAndMetadata
 from oncelog.consumer.record import Record, make_records
-from oncelog.consumer.subscription import PartitionState, Subscription
+from oncelog.consumer.subscription import Subscription, TopicPartitionState
 from oncelog.errors import ClientError, CorruptRecordError
 from oncelog.history import UNRECORDED, History
 from oncelog.observability.counters import Counters
@@ -44,12 +44,12 @@ must not hold up everything else."""
 
 AtPoll = Callable[[], Awaitable[None] | None]
 
-_Taken = tuple[PartitionState, RecordColumns, memoryview, int, tuple[int, int]]
+_Taken = tuple[TopicPartitionState, RecordColumns, memoryview, int, tuple[int, int]]
 """One batch that is to be handed out: whose, decoded, its bytes, its first record that was not
 handed out before, and offset and leader epoch behind it and what follows it and is hidden."""
 
 
-class Reader:
+class RecordReader:
     """A reader hands out the records of one consumer.
 
     :param running: the fetcher, or the error that says why there is none.
@@ -199,7 +199,7 @@ class Reader:
         return result
 
     async def batches_until(
-        self, state: PartitionState, end: int, wanted: int, size: int
+        self, state: TopicPartitionState, end: int, wanted: int, size: int
     ) -> list[ColumnBatch]:
         """Return one or more batches of a partition, up to offset ``end``.
 
@@ -284,7 +284,7 @@ class Reader:
             state.advance(*end)
         return None
 
-    def _take_batch(self, only: PartitionState | None = None) -> ColumnBatch | None:
+    def _take_batch(self, only: TopicPartitionState | None = None) -> ColumnBatch | None:
         while (taken := self._take_columns(only)) is not None:
             state, columns, _, first, end = taken
             assert state.offset is not None
@@ -297,7 +297,7 @@ class Reader:
                 return cut(make_batch(*state.tp, columns), first)
         return None
 
-    def _take_columns(self, only: PartitionState | None = None) -> _Taken | None:
+    def _take_columns(self, only: TopicPartitionState | None = None) -> _Taken | None:
         """Decode the next batch of the partition whose turn it is, or of ``only`` that one.
 
         It returns None when nothing is there, or when enough was stepped over.
@@ -335,7 +335,7 @@ class Reader:
             return state, columns, data, first, end
         return None
 
-    def _doubt(self, state: PartitionState, error: CorruptBatchError) -> None:
+    def _doubt(self, state: TopicPartitionState, error: CorruptBatchError) -> None:
         """Ask the leader once to look at the next batch, which is corrupt.
 
         :raises CorruptRecordError: it did, and sent the same, and such batches are not left out.
@@ -363,12 +363,12 @@ class Reader:
         )
         self._running().wake()
 
-    def _next_state(self, only: PartitionState | None) -> PartitionState | None:
+    def _next_state(self, only: TopicPartitionState | None) -> TopicPartitionState | None:
         if only is None:
             return self._subscription.next_with_data()
         return only if only.has_data else None
 
-    def _step_over(self, state: PartitionState) -> tuple[int, int] | None:
+    def _step_over(self, state: TopicPartitionState) -> tuple[int, int] | None:
         """Take what comes next and is not handed out; return (offset, leader epoch) behind it.
 
         It returns None when there is no such thing.
@@ -399,7 +399,7 @@ class Reader:
                 break
         return end
 
-    def _consume(self, state: PartitionState, size: int) -> None:
+    def _consume(self, state: TopicPartitionState, size: int) -> None:
         """Remove a batch from the buffer; the fetcher hears when that lets it go on."""
         limit = self._options.max_partition_fetch_bytes
         was_full = state.buffered >= limit
@@ -430,12 +430,12 @@ class Reader:
             self._counters.consumed(cursor.state.tp.topic, -cursor.stop())
             self._cursor = None
 
-    def let_go(self, state: PartitionState) -> None:
+    def let_go(self, state: TopicPartitionState) -> None:
         """Hand out nothing more of ``state``, whose position moves."""
         if self._cursor is not None and self._cursor.state is state:
             self.drop_cursor()
 
-    def moved(self, state: PartitionState) -> None:
+    def moved(self, state: TopicPartitionState) -> None:
         """Drop what the application holds of ``state``, since it moves the position itself."""
         self.let_go(state)
         self._in_hand.pop(state.tp, None)
@@ -462,7 +462,7 @@ class Reader:
                 found[tp] = OffsetAndMetadata(offset, "", epoch, state.topic_id)
         return found
 
-    def _safe(self, state: PartitionState) -> tuple[int, int]:
+    def _safe(self, state: TopicPartitionState) -> tuple[int, int]:
         assert state.offset is not None
         cursor = self._cursor
         if state.tp in self._in_hand:

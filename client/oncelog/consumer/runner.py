@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from oncelog.consumer.core import ConsumerCore
 from oncelog.consumer.dead_letter import DeadLetters
-from oncelog.consumer.lanes import UNDECODED, Job, Lane, Lanes, PartitionWork
+from oncelog.consumer.lanes import UNDECODED, HandlerJob, HandlerLane, Lanes, PartitionWork
 from oncelog.consumer.offset_metadata import OffsetAndMetadata
 from oncelog.consumer.record import Record
 from oncelog.consumer.run_options import RunOptions
@@ -80,7 +80,7 @@ class Runner:
             Limits(options.records_in_flight, options.max_bytes_in_flight),
             core.options.max_poll_records,
         )
-        self._in_hand: dict[asyncio.Task[None], Job] = {}
+        self._in_hand: dict[asyncio.Task[None], HandlerJob] = {}
         """What each worker is busy with, in the order in which they began."""
         self._worker_count = 0
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -257,14 +257,14 @@ class Runner:
             size = RECORD_OVERHEAD_BYTES + len(record.value or b"") + len(record.key or b"")
             work.take(record.offset, size)
             self._share.add(size)
-            self._line_up(Job(record, work, size))
+            self._line_up(HandlerJob(record, work, size))
         if self._options.dead_letter == tp.topic:
             raise ConfigurationError(
                 f"dead_letter={tp.topic!r}: is a topic that this consumer reads; its dead letters"
                 " would come back for ever"
             )
 
-    def _line_up(self, job: Job) -> None:
+    def _line_up(self, job: HandlerJob) -> None:
         self._lanes.add(job)
 
     def _current(self, tp: TopicPartition) -> PartitionWork | None:
@@ -286,11 +286,11 @@ class Runner:
         work.give_up()
         self._forget(self._lanes.drop([work]))
 
-    def _forget(self, jobs: Iterable[Job]) -> None:
+    def _forget(self, jobs: Iterable[HandlerJob]) -> None:
         for job in jobs:
             self._put_down(job)
 
-    def _put_down(self, job: Job) -> None:
+    def _put_down(self, job: HandlerJob) -> None:
         job.work.put_down(job.size)
         self._share.remove(job.size, self._works.get(job.work.tp))
 
@@ -324,7 +324,7 @@ class Runner:
         # somebody else closes then, or the closing is over soon.
         closing = () if works is None else self._core.closing.waiting
 
-        def left() -> list[tuple[asyncio.Task[None], Job]]:
+        def left() -> list[tuple[asyncio.Task[None], HandlerJob]]:
             return [
                 (task, job)
                 for task, job in self._in_hand.items()
@@ -416,7 +416,7 @@ class Runner:
                 await asyncio.sleep(0)
                 self._breath = loop.time()
 
-    def _attempted(self, lane: Lane, job: Job, pause_s: float | None) -> None:
+    def _attempted(self, lane: HandlerLane, job: HandlerJob, pause_s: float | None) -> None:
         if pause_s is None:
             self._handled(job)
         elif self._finishing:
@@ -431,12 +431,12 @@ class Runner:
             return
         self._lanes.over(lane)
 
-    def _handled(self, job: Job) -> None:
+    def _handled(self, job: HandlerJob) -> None:
         """Note that a record's handler has returned, or that its dead letter is acknowledged."""
         job.work.offsets.finish(job.record.offset)
         self._put_down(job)
 
-    def _unpark(self, lane: Lane) -> None:
+    def _unpark(self, lane: HandlerLane) -> None:
         if not self._over:
             self._lanes.unpark(lane)
             self._feed()
@@ -449,7 +449,7 @@ class Runner:
 
     # ------------------------------------------------------------------------------ one record
 
-    async def _attempt(self, job: Job) -> float | None:
+    async def _attempt(self, job: HandlerJob) -> float | None:
         """Call the handler once. Return None when the record is done, else the pause in seconds.
 
         :raises Exception: it failed for good, and there is nowhere to put it.
@@ -488,7 +488,7 @@ class Runner:
         )
         return pause_s
 
-    def _keep(self, job: Job, returned: object) -> None:
+    def _keep(self, job: HandlerJob, returned: object) -> None:
         """Do nothing with what the handler returned; runs in transactions keep it."""
 
     async def _call(self, payload: object) -> object:
@@ -513,7 +513,7 @@ class Runner:
                 f"the handler took more than {timeout_ms} ms", definite=False
             ) from error
 
-    async def _bury(self, job: Job, error: BaseException) -> None:
+    async def _bury(self, job: HandlerJob, error: BaseException) -> None:
         """Write the record to the dead letters; without any, its error ends the run."""
         where = f"{job.work.tp} offset {job.record.offset}"
         tried = f"after {job.attempts} attempts" if job.attempts else "as it cannot be decoded"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from oncelog.consumer.core import ConsumerCore
 from oncelog.consumer.lanes import PartitionWork
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 from oncelog_protocol.types import TopicPartition
 
 SPAN_FACTOR = 10
@@ -46,7 +46,7 @@ class Share:
         self._bytes = 0
         self._all = False
         """Everything is paused."""
-        self._held: dict[TopicPartition, PartitionState] = {}
+        self._held: dict[TopicPartition, TopicPartitionState] = {}
         """What we have paused."""
         self._frozen = False
         self._works: Mapping[TopicPartition, PartitionWork] = {}

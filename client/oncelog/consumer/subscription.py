@@ -78,7 +78,7 @@ class Chunk:
 
 
 @dataclass(slots=True, eq=False)
-class PartitionState:
+class TopicPartitionState:
     """An assigned partition has this state."""
 
     tp: TopicPartition
@@ -289,9 +289,9 @@ class Subscription:
     """The subscription holds the assignment of one consumer; partitions take turns."""
 
     def __init__(self) -> None:
-        self.states: dict[TopicPartition, PartitionState] = {}
-        self._turns: deque[PartitionState] = deque()
-        self.departed: list[PartitionState] | None = None
+        self.states: dict[TopicPartition, TopicPartitionState] = {}
+        self._turns: deque[TopicPartitionState] = deque()
+        self.departed: list[TopicPartitionState] | None = None
         """What was assigned and is not any more; kept while somebody wants to know."""
 
     def keep_departed(self) -> None:
@@ -309,7 +309,8 @@ class Subscription:
         wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
         before = self.states
         self.states = {
-            tp: before[tp] if tp in before else PartitionState(tp, reset, by_hand) for tp in wanted
+            tp: before[tp] if tp in before else TopicPartitionState(tp, reset, by_hand)
+            for tp in wanted
         }
         for tp, state in before.items():
             if tp not in self.states:
@@ -322,7 +323,7 @@ class Subscription:
 
     def add(self, tp: TopicPartition, reset: Reset | None) -> None:
         """Add one partition."""
-        state = self.states[tp] = PartitionState(tp, reset)
+        state = self.states[tp] = TopicPartitionState(tp, reset)
         self._turns.append(state)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
@@ -330,7 +331,7 @@ class Subscription:
         gone = dict.fromkeys(partitions)
         self.assign([tp for tp in self.states if tp not in gone], None)
 
-    def state(self, tp: TopicPartition) -> PartitionState:
+    def state(self, tp: TopicPartition) -> TopicPartitionState:
         """Return the state of an assigned partition.
 
         :raises ClientError: it is not assigned.
@@ -340,7 +341,7 @@ class Subscription:
             raise ClientError(f"{TopicPartition(*tp)} is not assigned to this consumer")
         return state
 
-    def next_with_data(self) -> PartitionState | None:
+    def next_with_data(self) -> TopicPartitionState | None:
         """Return the next partition in turn that has something to hand out, or None."""
         turns = self._turns
         for _ in range(len(turns)):
@@ -350,7 +351,7 @@ class Subscription:
                 return state
         return None
 
-    def without_position(self) -> Sequence[PartitionState]:
+    def without_position(self) -> Sequence[TopicPartitionState]:
         """Return the partitions that wait for a position."""
         return [state for state in self.states.values() if state.offset is None]
 

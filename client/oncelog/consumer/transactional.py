@@ -28,13 +28,13 @@ from typing import Any
 
 from oncelog.consumer.core import ConsumerCore, Place
 from oncelog.consumer.dead_letter import DeadLetters, with_cause
-from oncelog.consumer.lanes import Job, PartitionWork
+from oncelog.consumer.lanes import HandlerJob, PartitionWork
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
 from oncelog.consumer.outbox import Outbox
 from oncelog.consumer.outgoing import ProducerRecord, checked_results, size_of
 from oncelog.consumer.run_options import RunOptions
 from oncelog.consumer.runner import Poll, Runner
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 from oncelog.errors import (
     ApiError,
     ClientError,
@@ -83,7 +83,7 @@ class _Phase(Enum):
 class _Cut:
     """One transaction takes these records and positions."""
 
-    taken: list[tuple[PartitionWork, list[Job]]]
+    taken: list[tuple[PartitionWork, list[HandlerJob]]]
     offsets: dict[TopicPartition, OffsetAndMetadata]
     who: GroupMetadata
 
@@ -91,7 +91,7 @@ class _Cut:
 class _ResultTooLarge(Exception):
     """A handler's result for one record is too large for its topic, and will always be."""
 
-    def __init__(self, job: Job, error: MessageTooLargeError) -> None:
+    def __init__(self, job: HandlerJob, error: MessageTooLargeError) -> None:
         super().__init__(job, error)
         self.job = job
         self.error = error
@@ -212,7 +212,7 @@ class TransactionalRunner(Runner):
 
     # ------------------------------------------------------------------------------ records
 
-    def _line_up(self, job: Job) -> None:
+    def _line_up(self, job: HandlerJob) -> None:
         outbox = self._outboxes.get(job.work)
         if outbox is None:
             outbox = self._outboxes[job.work] = Outbox()
@@ -229,15 +229,15 @@ class TransactionalRunner(Runner):
             handler = _listed(handler)
         return await self._call_handler(handler, payload)
 
-    def _keep(self, job: Job, returned: object) -> None:
+    def _keep(self, job: HandlerJob, returned: object) -> None:
         self._keep_results(job, checked_results(returned))
 
-    def _keep_results(self, job: Job, results: Sequence[ProducerRecord]) -> None:
+    def _keep_results(self, job: HandlerJob, results: Sequence[ProducerRecord]) -> None:
         size = size_of(results)
         job.keep(results, size)
         self._share.grow(size)
 
-    async def _bury(self, job: Job, error: BaseException) -> None:
+    async def _bury(self, job: HandlerJob, error: BaseException) -> None:
         if self._letters is None:
             await super()._bury(job, error)
             return
@@ -248,7 +248,7 @@ class TransactionalRunner(Runner):
         letter = ProducerRecord(self._letters.topic, record.value, record.key, headers)
         self._keep_results(job, [letter])
 
-    def _handled(self, job: Job) -> None:
+    def _handled(self, job: HandlerJob) -> None:
         outbox = self._outboxes.get(job.work)
         if outbox is None:
             self._put_down(job)  # its partition is gone: whoever has it reads it again
@@ -349,7 +349,7 @@ class TransactionalRunner(Runner):
                 await asyncio.sleep(PAUSE_S * failures)
             return False
 
-    async def _put_aside(self, job: Job, error: MessageTooLargeError) -> None:
+    async def _put_aside(self, job: HandlerJob, error: MessageTooLargeError) -> None:
         """Put the record into the dead letters, in place of what its handler returned.
 
         :raises MessageTooLargeError: there are none, or this was one.
@@ -386,7 +386,7 @@ class TransactionalRunner(Runner):
     def _cut(self, leaving: frozenset[PartitionWork]) -> _Cut | None:
         """Return what can be committed now; None when that is nothing, or not ours to commit."""
         core = self._core
-        taken: list[tuple[PartitionWork, list[Job]]] = []
+        taken: list[tuple[PartitionWork, list[HandlerJob]]] = []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         room = 1 if self._one_by_one else self._options.transaction_records_max
         for tp, state in core.subscription.states.items():
@@ -429,7 +429,7 @@ class TransactionalRunner(Runner):
         """
         await self._producer.begin_transaction()
         self._phase = _Phase.OPEN
-        sent: list[tuple[Job, Delivery]] = []
+        sent: list[tuple[HandlerJob, Delivery]] = []
         try:
             await self._write_all(cut, sent)
         except TransactionAbortableError:
@@ -443,7 +443,7 @@ class TransactionalRunner(Runner):
                     self._one_by_one = count
             raise
 
-    async def _write_all(self, cut: _Cut, sent: list[tuple[Job, Delivery]]) -> None:
+    async def _write_all(self, cut: _Cut, sent: list[tuple[HandlerJob, Delivery]]) -> None:
         producer = self._producer
         for job in chain.from_iterable(jobs for _, jobs in cut.taken):
             for item in job.results or ():
@@ -513,7 +513,7 @@ class TransactionalRunner(Runner):
         """Begin anew from what the group has committed, whatever that is."""
         self._phase = _Phase.NONE
         core = self._core
-        places: dict[PartitionState, Place | None] = {}
+        places: dict[TopicPartitionState, Place | None] = {}
         for tp, state in list(core.subscription.states.items()):
             work = self._current(tp)
             if work is not None:

@@ -73,7 +73,7 @@ DROPPED_MAX = 1_000
 NOBODY = PartitionView(NO_LEADER, NO_EPOCH)
 
 
-class Cluster:
+class ClusterMetadata:
     """A cluster is the merged view of metadata; ``version`` grows with every merge."""
 
     def __init__(self) -> None:

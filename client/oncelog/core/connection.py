@@ -23,7 +23,7 @@ DATA = "data"
 """Produce and fetch."""
 
 
-class Slot:
+class ConnectionSlot:
     """A slot has the connection of one purpose to one broker, and its state."""
 
     __slots__ = ("address", "backoff", "broker_id", "channel", "connecting", "error", "retry_at")

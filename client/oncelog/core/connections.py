@@ -9,8 +9,8 @@ from functools import partial
 
 from oncelog.config import Address, ConnectionOptions
 from oncelog.core.backoff import Backoff
-from oncelog.core.cluster import Cluster
-from oncelog.core.connection import CONTROL, Slot, hint, open_channel, reason_of
+from oncelog.core.cluster import ClusterMetadata
+from oncelog.core.connection import CONTROL, ConnectionSlot, hint, open_channel, reason_of
 from oncelog.core.health import Silence
 from oncelog.errors import (
     ApiError,
@@ -37,7 +37,7 @@ class Connections:
     def __init__(
         self,
         options: ConnectionOptions,
-        cluster: Cluster,
+        cluster: ClusterMetadata,
         counters: Counters,
         new_backoff: Callable[[str], Backoff],
         on_silence: Callable[[], None],
@@ -50,7 +50,7 @@ class Connections:
         self._counters = counters
         self._new_backoff = new_backoff
         self._on_silence = on_silence
-        self._slots: dict[tuple[int, str], Slot] = {}
+        self._slots: dict[tuple[int, str], ConnectionSlot] = {}
         self._reached: dict[Address, None] = {}
         self._tasks: Tasks | None = None
 
@@ -155,7 +155,7 @@ class Connections:
                 return
         channel.close("bootstrap done")
 
-    def _slot(self, broker_id: int, purpose: str) -> Slot:
+    def _slot(self, broker_id: int, purpose: str) -> ConnectionSlot:
         broker = self._cluster.brokers.get(broker_id)
         if broker is None:
             raise BrokerUnreachableError(broker_id, "?", "not in the cluster at the moment")
@@ -163,11 +163,13 @@ class Connections:
         if slot is None or slot.address != broker.address:
             if slot is not None and slot.channel is not None:
                 slot.channel.close("the broker moved to another address")
-            slot = Slot(broker_id, broker.address, self._new_backoff(f"{broker_id}/{purpose}"))
+            slot = ConnectionSlot(
+                broker_id, broker.address, self._new_backoff(f"{broker_id}/{purpose}")
+            )
             self._slots[broker_id, purpose] = slot
         return slot
 
-    async def _connect(self, slot: Slot) -> None:
+    async def _connect(self, slot: ConnectionSlot) -> None:
         try:
             timeout_s = self._options.connect_timeout_ms / 1000
             meant = self._cluster.identity(slot.broker_id)
@@ -188,7 +190,7 @@ class Connections:
         finally:
             slot.attempt_over()
 
-    def _attach(self, slot: Slot, channel: RequestChannel) -> None:
+    def _attach(self, slot: ConnectionSlot, channel: RequestChannel) -> None:
         slot.attach(channel)
         self._counters.connection_opened()
         self._reached[slot.address] = None
@@ -212,7 +214,7 @@ class Connections:
         if self.silence.since is not None:
             self._on_silence()
 
-    def _unreachable(self, slot: Slot, error: BaseException) -> BrokerUnreachableError:
+    def _unreachable(self, slot: ConnectionSlot, error: BaseException) -> BrokerUnreachableError:
         is_seed = slot.address in self._options.addresses
         note = hint(error, is_known=is_seed or slot.address in self._reached)
         result = BrokerUnreachableError(slot.broker_id, str(slot.address), reason_of(error), note)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from oncelog.config import Address, ConnectionOptions
 from oncelog.core.backoff import Backoff
-from oncelog.core.cluster import Cluster, TopicView
+from oncelog.core.cluster import ClusterMetadata, TopicView
 from oncelog.core.connection import CONTROL, ask, find_broker, open_channel, reason_of
 from oncelog.core.connections import Connections
 from oncelog.core.home import Home
@@ -77,7 +77,7 @@ class Router:
         history: History | None = None,
     ) -> None:
         self.options = options
-        self.cluster = Cluster()
+        self.cluster = ClusterMetadata()
         self.on_metadata: list[Callable[[], None]] = []
         """Called after every merged answer, and after a refresh that failed."""
         self.topics: dict[str, None] = {}

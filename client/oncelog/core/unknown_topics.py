@@ -17,7 +17,7 @@ import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from oncelog.core.cluster import Cluster
+from oncelog.core.cluster import ClusterMetadata
 from oncelog.errors import OncelogError, UnknownTopicOrPartitionError
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.types import INTERNAL_TOPICS
@@ -49,7 +49,7 @@ class UnknownTopics:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterMetadata,
         favoured: Callable[[], list[int]],
         call: Callable[[int, MetadataRequest, float], Awaitable[Any]],
         *,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oncelog.consumer.reading import Reader
+from oncelog.consumer.reading import RecordReader
 from oncelog.consumer.subscription import Subscription
 from oncelog.core.router import Router
 from oncelog.observability.counters import Counters
@@ -181,7 +181,9 @@ def producer_metrics(
     )
 
 
-def consumer_metrics(router: Router, subscription: Subscription, reader: Reader) -> ConsumerMetrics:
+def consumer_metrics(
+    router: Router, subscription: Subscription, reader: RecordReader
+) -> ConsumerMetrics:
     """Return the figures that a consumer has counted, and where it stands."""
     states = subscription.states
     counters = router.counters

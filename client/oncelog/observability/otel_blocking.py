@@ -26,7 +26,7 @@ class TracedProducer(blocking.Producer):
 
     @face.making(AsyncTracedProducer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        face.Face.__init__(self, AsyncTracedProducer(*args, **options))
+        face.BlockingClient.__init__(self, AsyncTracedProducer(*args, **options))
 
 
 class TracedConsumer(blocking.Consumer):
@@ -34,7 +34,7 @@ class TracedConsumer(blocking.Consumer):
 
     @face.making(AsyncTracedConsumer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        face.Face.__init__(self, AsyncTracedConsumer(*args, **options))
+        face.BlockingClient.__init__(self, AsyncTracedConsumer(*args, **options))
 
     @property
     def _traced(self) -> AsyncTracedConsumer:

@@ -23,7 +23,7 @@ VALUE_BYTES_MAX = 16 * 1024
 Carrier = Sequence[tuple[str, bytes | None]]
 
 
-class _Reader(Getter[Carrier]):
+class _HeaderReader(Getter[Carrier]):
     """Headers are read by name; the first of a name counts."""
 
     def get(self, carrier: Carrier, key: str) -> list[str] | None:
@@ -39,13 +39,13 @@ class _Reader(Getter[Carrier]):
         return [name for name, _ in carrier]
 
 
-class _Writer(Setter[list[tuple[str, bytes | None]]]):
+class _HeaderWriter(Setter[list[tuple[str, bytes | None]]]):
     def set(self, carrier: list[tuple[str, bytes | None]], key: str, value: str) -> None:
         carrier.append((key, value.encode()))
 
 
-_READER = _Reader()
-_WRITER = _Writer()
+_READER = _HeaderReader()
+_WRITER = _HeaderWriter()
 
 
 def with_context(headers: Headers | None, context: Context) -> Headers:

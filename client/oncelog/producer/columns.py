@@ -29,7 +29,7 @@ from oncelog.producer.partitioner import STICKY, Partitioner, partition_rows
 from oncelog.producer.record_metadata import BatchMetadata, WrittenRange
 from oncelog.producer.sender import Sender
 from oncelog.producer.slicing import ITEM_BYTES, cuts, pick, record_size, sizes_of
-from oncelog.producer.transactions.session import Session
+from oncelog.producer.transactions.session import TransactionSession
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
 from oncelog_protocol.types import TopicPartition
@@ -75,7 +75,7 @@ class ColumnSender:
         batch_size: int,
         partitioner: Partitioner,
         choose_sticky: Callable[[str], int],
-        session: Session | None = None,
+        session: TransactionSession | None = None,
     ) -> None:
         self._router = router
         self._accumulator = accumulator

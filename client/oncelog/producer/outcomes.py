@@ -40,7 +40,7 @@ from oncelog.producer.partition_queue import NO_IDENTITY, Batch, PartitionQueue
 from oncelog.producer.produce import produce_error
 from oncelog.producer.safeguards import ProducerSafeguards
 from oncelog.producer.sequence import OUT_OF_ORDER, RENUMBERED_MAX, Sequences
-from oncelog.producer.transactions.session import Session
+from oncelog.producer.transactions.session import TransactionSession
 from oncelog_protocol.errors import DuplicateSequenceNumberError, NotEnoughReplicasError
 from oncelog_protocol.messages.produce import ProducePartitionResponse, ProduceResponse
 
@@ -57,7 +57,7 @@ class Outcomes:
         sequences: Sequences,
         *,
         in_flight_max: int,
-        session: Session | None,
+        session: TransactionSession | None,
         safeguards: ProducerSafeguards,
     ) -> None:
         self._router = router

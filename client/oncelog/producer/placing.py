@@ -26,7 +26,7 @@ from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.partition_queue import Batch, PartitionQueue
 from oncelog.producer.partitioner import STICKY, Partitioner
 from oncelog.producer.sender import Sender
-from oncelog.producer.transactions.session import Session
+from oncelog.producer.transactions.session import TransactionSession
 from oncelog_protocol import limits
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy
@@ -58,7 +58,7 @@ class Placing:
         self.queues_of: dict[str, list[PartitionQueue]] = {}
         """Topic to the queues of its partitions, as of the last metadata."""
         self._sender: Sender | None = None
-        self._session: Session | None = None
+        self._session: TransactionSession | None = None
         self.closed = False
         self._router = router
         self._accumulator = accumulator
@@ -69,7 +69,7 @@ class Placing:
         self._entropy = entropy
         self._sticky_partition: dict[str, int] = {}
 
-    def start(self, sender: Sender, session: Session | None) -> None:
+    def start(self, sender: Sender, session: TransactionSession | None) -> None:
         """Let records be sent, in the transactions of ``session`` if there is one."""
         self._sender, self._session = sender, session
 

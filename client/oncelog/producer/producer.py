@@ -14,7 +14,7 @@ from oncelog.errors import ConfigurationError, NoTransactionError
 from oncelog.producer.record_producer import RecordProducer
 from oncelog.producer.sender import Sender
 from oncelog.producer.transactions.calls import TxnCalls
-from oncelog.producer.transactions.session import Session
+from oncelog.producer.transactions.session import TransactionSession
 from oncelog.producer.transactions.transaction import Elsewhere, Partaker, Transaction
 from oncelog.producer.transactions.transactions import Transactions
 from oncelog_protocol.types import TopicPartition
@@ -50,7 +50,7 @@ class Producer(RecordProducer):
 
     # ------------------------------------------------------------------------------ the session
 
-    def _new_session(self) -> Session | None:
+    def _new_session(self) -> TransactionSession | None:
         name = self._options.transactional_id
         if name is None:
             return None

@@ -57,7 +57,7 @@ from oncelog.producer.safeguards import SAFE, ProducerSafeguards
 from oncelog.producer.send_options import ColumnOptions
 from oncelog.producer.sender import Sender
 from oncelog.producer.slicing import KEYED_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, record_size
-from oncelog.producer.transactions.session import Session
+from oncelog.producer.transactions.session import TransactionSession
 from oncelog_protocol.records.compression import Codec
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy, SystemEntropy
@@ -70,7 +70,7 @@ class RecordProducer(ClusterClient):
 
     _sender: Sender | None = None
     _columns: ColumnSender | None = None
-    _session: Session | None = None
+    _session: TransactionSession | None = None
     _safeguards: ProducerSafeguards = SAFE
     _close_by: float | None = None
     """The loop's time at which waiting for acknowledgements ends."""
@@ -191,7 +191,7 @@ class RecordProducer(ClusterClient):
             await self._stop("the producer could not be started")
             raise
 
-    def _new_session(self) -> Session | None:
+    def _new_session(self) -> TransactionSession | None:
         """Return the transaction in which records are sent; here there is none."""
         return None
 

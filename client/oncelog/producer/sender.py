@@ -38,7 +38,7 @@ from oncelog.producer.partition_queue import Batch, PartitionQueue
 from oncelog.producer.produce import closed_error, produce_request
 from oncelog.producer.safeguards import SAFE, ProducerSafeguards
 from oncelog.producer.sequence import Sequences
-from oncelog.producer.transactions.session import Session
+from oncelog.producer.transactions.session import TransactionSession
 from oncelog_protocol import limits
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.messages.produce import ProduceRequest
@@ -90,7 +90,7 @@ class Sender:
         codec_level: int | None,
         in_flight_max: int,
         max_request_size: int,
-        session: Session | None = None,
+        session: TransactionSession | None = None,
         safeguards: ProducerSafeguards = SAFE,
     ) -> None:
         self.failure: BaseException | None = None

@@ -34,7 +34,7 @@ from oncelog.producer.record_producer import RecordProducer
 from oncelog.producer.sender import Sender
 from oncelog.producer.transactions.calls import TRANSACTIONS
 from oncelog.producer.transactions.sending import Sending
-from oncelog.producer.transactions.session import Session
+from oncelog.producer.transactions.session import TransactionSession
 from oncelog.shared_transactions.transaction import Receipt, Ticket
 from oncelog_protocol import limits
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
@@ -47,7 +47,8 @@ WRITER_CHARS_MAX = limits.NAME_CHARS_MAX - 16
 
 
 class _Membership:
-    """A writer sends in this session (the port ``producer.session.Session``)."""
+    """A writer sends in this session (the port
+    ``producer.transactions.session.TransactionSession``)."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -119,7 +120,7 @@ class _WritersProducer(RecordProducer):
             self._router, key_type=COORDINATOR_TRANSACTION, purpose=TRANSACTIONS
         )
 
-    def _new_session(self) -> Session:
+    def _new_session(self) -> TransactionSession:
         return self._membership
 
     async def _begin_session(self, sender: Sender) -> None:

@@ -11,14 +11,14 @@ import pytest
 from oncelog.consumer import cursor as module
 from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.record import Record
-from oncelog.consumer.subscription import PartitionState, Reset
+from oncelog.consumer.subscription import Reset, TopicPartitionState
 from oncelog_protocol.types import TopicPartition
 
 DATA = memoryview(b"batch")
 
 
-def make(count: int = 5) -> tuple[PartitionState, Cursor]:
-    state = PartitionState(TopicPartition("t", 0))
+def make(count: int = 5) -> tuple[TopicPartitionState, Cursor]:
+    state = TopicPartitionState(TopicPartition("t", 0))
     state.seek(10)
     # Offsets with gaps, and more of them after the last record: compaction leaves both.
     records = [Record("t", 0, 10 + 2 * n, 0, None, b"%d" % n) for n in range(count)]
@@ -147,7 +147,7 @@ def test_position_and_iterator_never_part() -> None:
     sys.setswitchinterval(1e-6)
     try:
         for turn in range(100):
-            state = PartitionState(TopicPartition("t", 0))
+            state = TopicPartitionState(TopicPartition("t", 0))
             state.seek(0)
             cursor = Cursor(state, records, len(records), 0, DATA)
             seen = [-1]

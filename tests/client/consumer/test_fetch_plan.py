@@ -8,16 +8,16 @@ import pytest
 
 from oncelog.consumer.fetch_plan import (
     SHORT_WAIT_MS,
-    Asked,
-    Verdict,
+    FetchVerdict,
+    RequestedPartition,
     last_batch,
     make_request,
     plan_fetches,
     rotate,
     take_answer,
 )
-from oncelog.consumer.subscription import PartitionState
-from oncelog.core.cluster import Cluster
+from oncelog.consumer.subscription import TopicPartitionState
+from oncelog.core.cluster import ClusterMetadata
 from oncelog_protocol.errors import ERRORS
 from oncelog_protocol.messages.fetch import AbortedTransaction, EpochEnd, FetchPartitionResponse
 from oncelog_protocol.messages.metadata import (
@@ -32,8 +32,8 @@ from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
 
 
-def cluster_of(*leaders: int) -> Cluster:
-    cluster = Cluster()
+def cluster_of(*leaders: int) -> ClusterMetadata:
+    cluster = ClusterMetadata()
     partitions = [
         MetadataPartition(0, number, leader, 3, [1], [1], [])
         for number, leader in enumerate(leaders)
@@ -44,14 +44,14 @@ def cluster_of(*leaders: int) -> Cluster:
     return cluster
 
 
-def states_of(count: int) -> list[PartitionState]:
-    states = [PartitionState(TopicPartition("t", number)) for number in range(count)]
+def states_of(count: int) -> list[TopicPartitionState]:
+    states = [TopicPartitionState(TopicPartition("t", number)) for number in range(count)]
     for state in states:
         state.seek(10)
     return states
 
 
-def plan(states: list[PartitionState], cluster: Cluster, **options: Any) -> Any:
+def plan(states: list[TopicPartitionState], cluster: ClusterMetadata, **options: Any) -> Any:
     given: dict[str, Any] = {
         "now": 0.0,
         "busy": (),
@@ -116,8 +116,10 @@ def test_the_request_carries_positions_and_epochs() -> None:
     assert [a.offset for a in asked] == [10, 15]
 
 
-def answered(state: PartitionState, answer: FetchPartitionResponse, payload: bytes = b"") -> Any:
-    asked = Asked(state, state.version, state.fetch_offset)
+def answered(
+    state: TopicPartitionState, answer: FetchPartitionResponse, payload: bytes = b""
+) -> Any:
+    asked = RequestedPartition(state, state.version, state.fetch_offset)
     return take_answer(asked, answer, memoryview(payload))
 
 
@@ -128,7 +130,7 @@ def test_records_are_kept_raw_and_move_only_the_fetch_offset() -> None:
     second = bytes(encode_batch([b"c"], timestamps=0, base_offset=11, leader_epoch=5))
     payload = b"xx" + first + second + first[:30]
     answer = FetchPartitionResponse(0, 0, 20, 20, 2, Span(2, len(payload) - 2))
-    assert answered(state, answer, payload) == (Verdict.OK, None)
+    assert answered(state, answer, payload) == (FetchVerdict.OK, None)
     assert bytes(state.chunks[0].data) == first + second, "the cut-off batch is left out"
     assert (state.offset, state.fetch_offset, state.fetch_epoch) == (10, 12, 5)
     assert (state.high_watermark, state.log_start_offset) == (20, 2)
@@ -137,27 +139,27 @@ def test_records_are_kept_raw_and_move_only_the_fetch_offset() -> None:
 
 def test_what_was_asked_before_a_seek_is_ignored() -> None:
     (state,) = states_of(1)
-    asked = Asked(state, state.version, state.fetch_offset)
+    asked = RequestedPartition(state, state.version, state.fetch_offset)
     state.seek(10)
     verdict = take_answer(asked, FetchPartitionResponse(0, 1), memoryview(b""))
-    assert verdict == (Verdict.STALE, None)
+    assert verdict == (FetchVerdict.STALE, None)
 
 
 @pytest.mark.parametrize(
     ("name", "verdict"),
     [
-        ("OFFSET_OUT_OF_RANGE", Verdict.RESET),
-        ("NOT_LEADER_OR_FOLLOWER", Verdict.REFRESH),
-        ("FENCED_LEADER_EPOCH", Verdict.REFRESH),
-        ("UNKNOWN_LEADER_EPOCH", Verdict.REFRESH),
-        ("UNKNOWN_TOPIC_OR_PARTITION", Verdict.REFRESH),
-        ("STORAGE_ERROR", Verdict.REFRESH),
-        ("CORRUPT_MESSAGE", Verdict.RAISE),
-        ("TOPIC_AUTHORIZATION_FAILED", Verdict.RAISE),
-        ("UNKNOWN_SERVER_ERROR", Verdict.RAISE),
+        ("OFFSET_OUT_OF_RANGE", FetchVerdict.RESET),
+        ("NOT_LEADER_OR_FOLLOWER", FetchVerdict.REFRESH),
+        ("FENCED_LEADER_EPOCH", FetchVerdict.REFRESH),
+        ("UNKNOWN_LEADER_EPOCH", FetchVerdict.REFRESH),
+        ("UNKNOWN_TOPIC_OR_PARTITION", FetchVerdict.REFRESH),
+        ("STORAGE_ERROR", FetchVerdict.REFRESH),
+        ("CORRUPT_MESSAGE", FetchVerdict.RAISE),
+        ("TOPIC_AUTHORIZATION_FAILED", FetchVerdict.RAISE),
+        ("UNKNOWN_SERVER_ERROR", FetchVerdict.RAISE),
     ],
 )
-def test_errors(name: str, verdict: Verdict) -> None:
+def test_errors(name: str, verdict: FetchVerdict) -> None:
     (state,) = states_of(1)
     code = next(code for code, cls in ERRORS.items() if cls.name == name)
     found, error = answered(state, FetchPartitionResponse(0, code))
@@ -170,7 +172,7 @@ def test_errors(name: str, verdict: Verdict) -> None:
 def test_divergence_uses_nothing_else_of_the_answer() -> None:
     (state,) = states_of(1)
     answer = FetchPartitionResponse(0, 0, 99, diverging=EpochEnd(2, 8))
-    assert answered(state, answer) == (Verdict.TRUNCATED, None)
+    assert answered(state, answer) == (FetchVerdict.TRUNCATED, None)
     assert state.high_watermark == -1
 
 
@@ -207,5 +209,5 @@ def test_markers_and_aborted_transactions_make_a_sieve() -> None:
     ):
         (state,) = states_of(1)
         answer = FetchPartitionResponse(0, 0, 20, 20, 2, Span(0, len(payload)), None, aborted)
-        assert answered(state, answer, payload) == (Verdict.OK, None)
+        assert answered(state, answer, payload) == (FetchVerdict.OK, None)
         assert (state.chunks[0].sieve is not None) is has_one

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog import Consumer, OffsetAndMetadata, TopicPartition
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 from oncelog.errors import (
     ClientError,
     CommitFailedError,
@@ -281,7 +281,7 @@ async def test_the_end_of_a_consumer_in_a_transaction_is_no_error() -> None:
 
 def test_a_state_is_itself() -> None:
     """Two assignments of one partition are told apart."""
-    assert PartitionState(A) != PartitionState(A)
+    assert TopicPartitionState(A) != TopicPartitionState(A)
 
 
 @pytest.mark.asyncio

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.consumer.fetch_plan import Asked, Verdict, take_answer
+from oncelog.consumer.fetch_plan import FetchVerdict, RequestedPartition, take_answer
 from oncelog.consumer.isolation import ABORTED_BYTES, Sieve
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 from oncelog_protocol.messages.fetch import AbortedTransaction, FetchPartitionResponse
 from oncelog_protocol.records.batch import CorruptBatchError, iter_headers, parse_header
 from oncelog_protocol.records.builder import encode_batch
@@ -95,7 +95,7 @@ class Log:
 
 def read(log: Log, start: int, counts: list[int]) -> list[int]:
     """Return every offset that is handed out when so many batches at a time are fetched."""
-    state = PartitionState(TopicPartition("t", 0))
+    state = TopicPartitionState(TopicPartition("t", 0))
     state.seek(start)
     handed_out: list[int] = []
     turn = 0
@@ -104,8 +104,8 @@ def read(log: Log, start: int, counts: list[int]) -> list[int]:
         turn += 1
         if not data:
             return handed_out
-        asked = Asked(state, state.version, state.fetch_offset)
-        assert take_answer(asked, answer, memoryview(data)) == (Verdict.OK, None)
+        asked = RequestedPartition(state, state.version, state.fetch_offset)
+        assert take_answer(asked, answer, memoryview(data)) == (FetchVerdict.OK, None)
         chunk = state.chunks.popleft()
         for position, header in iter_headers(chunk.data):
             batch = chunk.data[position : position + header.size_bytes]
@@ -145,10 +145,10 @@ def test_spans_without_transactions_have_no_sieve() -> None:
     log = Log()
     log.append(count=3)
     log.append(7, transactional=False)
-    state = PartitionState(TopicPartition("t", 0))
+    state = TopicPartitionState(TopicPartition("t", 0))
     state.seek(0)
     answer, data = log.answer(0, 10)
-    take_answer(Asked(state, state.version, 0), answer, memoryview(data))
+    take_answer(RequestedPartition(state, state.version, 0), answer, memoryview(data))
     assert state.chunks[0].sieve is None
     assert state.buffered == len(data)
 
@@ -185,12 +185,12 @@ def test_ten_thousand_transactions_are_held_as_bytes_in_advance() -> None:
         log.append(producer_id)
     for producer_id in range(5_000):
         log.finish(producer_id, commit=False)
-    state = PartitionState(TopicPartition("t", 0))
+    state = TopicPartitionState(TopicPartition("t", 0))
     state.seek(4_000)  # in the middle of what is aborted
     answer, data = log.answer(4_000, 500)
     assert answer.aborted is not None
     assert len(answer.aborted) == 4_500, "of 10,000 only what touches the span"
-    take_answer(Asked(state, state.version, 4_000), answer, memoryview(data))
+    take_answer(RequestedPartition(state, state.version, 4_000), answer, memoryview(data))
     assert state.buffered == len(data) + 4_500 * ABORTED_BYTES
     assert read(log, 0, [1_000]) == []
     for producer_id in range(5_000, 10_000):

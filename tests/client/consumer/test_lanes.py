@@ -8,29 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.consumer.lanes import Job, Lane, Lanes, LaneState, Order, PartitionWork
+from oncelog.consumer.lanes import HandlerJob, HandlerLane, Lanes, LaneState, Order, PartitionWork
 from oncelog.consumer.record import Record
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 
 
 def work_on(number: int = 0) -> PartitionWork:
-    return PartitionWork(PartitionState(TopicPartition("t", number)))
+    return PartitionWork(TopicPartitionState(TopicPartition("t", number)))
 
 
-def job(work: PartitionWork, offset: int, key: bytes | None = None) -> Job:
-    return Job(Record(*work.tp, offset, 0, key, b""), work, 1)
+def job(work: PartitionWork, offset: int, key: bytes | None = None) -> HandlerJob:
+    return HandlerJob(Record(*work.tp, offset, 0, key, b""), work, 1)
 
 
-def lanes_with(order: Order, *jobs: Job) -> Lanes:
+def lanes_with(order: Order, *jobs: HandlerJob) -> Lanes:
     lanes = Lanes(order)
     for item in jobs:
         lanes.add(item)
     return lanes
 
 
-def take(lanes: Lanes) -> Lane:
+def take(lanes: Lanes) -> HandlerLane:
     lane = lanes.take()
     assert lane is not None
     return lane
@@ -123,8 +123,8 @@ def test_a_newer_assignment_of_a_parked_lane_gets_its_turn() -> None:
 def test_order_holds_whatever_happens(seed: int, order: Order) -> None:
     chance = SeededEntropy(seed)
     works = [work_on(0), work_on(1)]
-    lanes, parked, running = Lanes(order), list[Lane](), list[Lane]()
-    finished: list[Job] = []
+    lanes, parked, running = Lanes(order), list[HandlerLane](), list[HandlerLane]()
+    finished: list[HandlerJob] = []
     waiting = [
         job(works[chance.randint(0, 1)], offset, chance.choice([b"a", b"b"]))
         for offset in range(12)

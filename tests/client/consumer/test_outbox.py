@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from oncelog.consumer.lanes import Job, PartitionWork
+from oncelog.consumer.lanes import HandlerJob, PartitionWork
 from oncelog.consumer.outbox import Outbox
 from oncelog.consumer.outgoing import ProducerRecord
 from oncelog.consumer.record import Record
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 from oncelog_protocol.types import TopicPartition
 
 ONE = ProducerRecord("out", b"value", b"key")
 
 
-def jobs(count: int) -> tuple[Outbox, list[Job]]:
+def jobs(count: int) -> tuple[Outbox, list[HandlerJob]]:
     """Return a box of records at every second offset."""
-    work = PartitionWork(PartitionState(TopicPartition("t", 0)))
-    made = [Job(Record("t", 0, 2 * n, 0, None, b""), work, 10) for n in range(count)]
+    work = PartitionWork(TopicPartitionState(TopicPartition("t", 0)))
+    made = [HandlerJob(Record("t", 0, 2 * n, 0, None, b""), work, 10) for n in range(count)]
     box = Outbox()
     for job in made:
         box.add(job)

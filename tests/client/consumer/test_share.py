@@ -7,7 +7,7 @@ from typing import Any, cast
 from oncelog.consumer.core import ConsumerCore
 from oncelog.consumer.lanes import PartitionWork
 from oncelog.consumer.share import SPAN_FACTOR, Limits, Share
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import TopicPartitionState
 from oncelog_protocol.types import TopicPartition
 
 
@@ -16,7 +16,7 @@ class StandIn:
 
     def __init__(self, count: int) -> None:
         self.tps = [TopicPartition("t", number) for number in range(count)]
-        self.states = {tp: PartitionState(tp) for tp in self.tps}
+        self.states = {tp: TopicPartitionState(tp) for tp in self.tps}
         self.subscription = self
         self.closed = False
 
@@ -142,7 +142,7 @@ def test_partitions_that_are_gone_are_forgotten() -> None:
     bench.add(0, 64)
     bench.poll()
     tp = bench.consumer.tps[0]
-    bench.consumer.states[tp] = PartitionState(tp)
+    bench.consumer.states[tp] = TopicPartitionState(tp)
     bench.consumer.states.pop(bench.consumer.tps[1])
     assert bench.poll() == [0], "the new assignment, for all is full"
     bench.remove(0, 64)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncelog.consumer.isolation import Sieve
-from oncelog.consumer.subscription import PartitionState, Reset, Subscription, reset_of
+from oncelog.consumer.subscription import Reset, Subscription, TopicPartitionState, reset_of
 from oncelog.errors import ClientError
 from oncelog_protocol.messages.fetch import AbortedTransaction
 from oncelog_protocol.types import TopicPartition
@@ -16,7 +16,7 @@ from oncelog_protocol.types import TopicPartition
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
-def fill(state: PartitionState, size: int = 10) -> None:
+def fill(state: TopicPartitionState, size: int = 10) -> None:
     state.fetched(memoryview(bytes(size)), state.fetch_offset + 5, 1)
 
 
@@ -60,7 +60,7 @@ def test_a_partition_added_later() -> None:
 
 
 def test_a_seek_drops_what_was_fetched_and_what_is_under_way() -> None:
-    state = PartitionState(A, Reset.LATEST)
+    state = TopicPartitionState(A, Reset.LATEST)
     state.seek(10)
     version = state.version
     fill(state)
@@ -74,7 +74,7 @@ def test_a_seek_drops_what_was_fetched_and_what_is_under_way() -> None:
 
 
 def test_losing_the_position() -> None:
-    state = PartitionState(A)
+    state = TopicPartitionState(A)
     state.seek(10)
     fill(state)
     state.lose(Reset.EARLIEST)
@@ -82,7 +82,7 @@ def test_losing_the_position() -> None:
 
 
 def test_an_error_counts_as_something_to_hand_out() -> None:
-    state = PartitionState(A)
+    state = TopicPartitionState(A)
     state.error = ValueError()
     assert state.has_data
     state.paused = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.config import Address
-from oncelog.core.cluster import Cluster, topic_error
+from oncelog.core.cluster import ClusterMetadata, topic_error
 from oncelog.errors import (
     InvalidTopicError,
     RebootstrapRequiredError,
@@ -39,7 +39,7 @@ def answer(
 
 
 def test_an_answer_fills_the_view() -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     cluster.apply(answer(leader=1, epoch=3, count=2), ["t"])
     assert list(cluster.brokers) == [1, 2]
     assert cluster.brokers[1].address == Address("h", 1)
@@ -52,7 +52,7 @@ def test_an_answer_fills_the_view() -> None:
 
 
 def test_the_first_cluster_is_held_on_to() -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     assert cluster.identity(1) == Identity("", 1)
     cluster.apply(answer(), ["t"])
     assert cluster.identity(1) == Identity("c", 1)
@@ -67,7 +67,7 @@ def test_the_first_cluster_is_held_on_to() -> None:
 
 
 def test_an_older_leader_epoch_changes_nothing() -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     cluster.apply(answer(leader=2, epoch=5), ["t"])
     cluster.apply(answer(leader=1, epoch=4), ["t"])
     assert cluster.leader(TP) == 2
@@ -77,7 +77,7 @@ def test_an_older_leader_epoch_changes_nothing() -> None:
 
 
 def test_a_topic_made_anew_begins_anew() -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     cluster.apply(answer(leader=2, epoch=5, count=3), ["t"])
     cluster.apply(answer(leader=1, epoch=0, topic_id="other"), ["t"])
     assert cluster.leader(TP) == 1
@@ -85,14 +85,14 @@ def test_a_topic_made_anew_begins_anew() -> None:
 
 
 def test_partitions_never_go_away() -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     cluster.apply(answer(epoch=1, count=3), ["t"])
     cluster.apply(answer(epoch=1, count=1), ["t"])
     assert cluster.topics["t"].partition_count == 3
 
 
 def test_a_topic_missing_from_one_brokers_view_stays_usable() -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     cluster.apply(answer(), ["t"])
     cluster.apply(answer(code=UnknownTopicOrPartitionError.code), ["t"])
     assert isinstance(cluster.errors["t"], UnknownTopicOrPartitionError)
@@ -102,7 +102,7 @@ def test_a_topic_missing_from_one_brokers_view_stays_usable() -> None:
 
 
 def test_an_illegal_topic_is_forgotten() -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     cluster.apply(answer(), ["t"])
     cluster.apply(answer(code=InvalidTopicError.code), ["t"])
     assert cluster.partition(TP) is None
@@ -111,21 +111,21 @@ def test_an_illegal_topic_is_forgotten() -> None:
 
 
 def test_a_full_answer_without_the_topic_says_that_it_is_gone() -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     cluster.apply(answer(), None)
     cluster.apply(MetadataResponse("c", 1, [MetadataBroker(1, "h", 1)]), None)
     assert isinstance(cluster.errors["t"], UnknownTopicOrPartitionError)
 
 
 def test_an_answer_without_brokers_does_not_empty_the_view() -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     cluster.apply(answer(), ["t"])
     cluster.apply(MetadataResponse("c", -1), ["t"])
     assert list(cluster.brokers) == [1, 2]
 
 
 def test_unknown_partitions() -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     cluster.apply(answer(), ["t"])
     assert cluster.partition(TopicPartition("t", 7)) is None
     assert cluster.partition(TopicPartition("u", 0)) is None
@@ -136,7 +136,7 @@ def test_unknown_partitions() -> None:
 
 @pytest.mark.parametrize("number", [-1, 2**31 - 1])
 def test_a_hostile_partition_number_is_refused_before_anything_changes(number: int) -> None:
-    cluster = Cluster()
+    cluster = ClusterMetadata()
     response = answer()
     response.topics[0].partitions[0].partition = number
     with pytest.raises(RemoteProtocolError):

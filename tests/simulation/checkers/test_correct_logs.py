@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from oncelog.history_events import EventType
 from simulation.checkers.verdict import failures, verdict
 from simulation.checkers.violation import Rules
-from simulation.history import Event, History, HistoryRecorder, Key, MicroOp, value_of
+from simulation.history import History, HistoryEvent, HistoryRecorder, Key, MicroOp, value_of
 
 KEYS: tuple[Key, ...] = (("x", 0), ("x", 1), ("y", 0))
 
@@ -53,7 +53,7 @@ class Model:
     idempotent: bool
     logs: dict[Key, list[bytes | None]] = field(default_factory=lambda: {k: [] for k in KEYS})
     """None: nothing for readers."""
-    events: list[Event] = field(default_factory=list)
+    events: list[HistoryEvent] = field(default_factory=list)
     transactions: int = 0
 
     def __post_init__(self) -> None:
@@ -121,8 +121,8 @@ class Model:
         ended = tuple(sends) if end == "ok" else ()
         name = f"t{self.transactions}"
         now = float(len(self.events))
-        self.events.append(Event(now, name, "txn", 1, "invoke", "txn", begun))
-        self.events.append(Event(now, name, "txn", 1, end, "txn", ended))
+        self.events.append(HistoryEvent(now, name, "txn", 1, "invoke", "txn", begun))
+        self.events.append(HistoryEvent(now, name, "txn", 1, end, "txn", ended))
 
     # ---- consumers
 

@@ -61,7 +61,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Committed = dict[TopicPartition, OffsetAndMetadata | None]
 
 
-class Identity:
+class CommitIdentity:
     """A commit is made under this identity: outside the group, if a consumer assigns itself."""
 
     def __init__(self, group_id: str, group_instance_id: str | None = None) -> None:
@@ -94,7 +94,7 @@ class Commits:
         self,
         router: Router,
         coordinator: Coordinator,
-        identity: Identity,
+        identity: CommitIdentity,
     ) -> None:
         self.identity = identity
         self.known: Committed = {}
@@ -106,7 +106,7 @@ class Commits:
         self._losses: Counter[TopicPartition] = Counter()
         """How often each partition was taken away: what was read before may be behind by now."""
 
-    def act_as(self, identity: Identity) -> None:
+    def act_as(self, identity: CommitIdentity) -> None:
         """Commit under this identity from now on."""
         self.identity = identity
 

@@ -19,14 +19,14 @@ from oncelog.config import GroupOptions
 from oncelog.consumer.assignors.base import Assignor
 from oncelog.consumer.boundary import Boundary
 from oncelog.consumer.fetcher import Fetcher
-from oncelog.consumer.group.commits import Commits, Committed, Identity
+from oncelog.consumer.group.commits import CommitIdentity, Commits, Committed
 from oncelog.consumer.group.coordinator import Coordinator
 from oncelog.consumer.group.handover import HandingOver
 from oncelog.consumer.group.listener import RebalanceListener
-from oncelog.consumer.group.member import Member
+from oncelog.consumer.group.member import GroupMember
 from oncelog.consumer.group.topics import GroupTopics
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
-from oncelog.consumer.reading import Reader
+from oncelog.consumer.reading import RecordReader
 from oncelog.consumer.subscription import Subscription
 from oncelog.core.router import Router
 from oncelog.errors import CommitFailedError, OncelogError
@@ -40,7 +40,7 @@ CLOSE_S = 10.0
 """How long ending a subscription may take: the last commit, the listener, leaving."""
 
 
-class Group:
+class ConsumerGroup:
     """A running consumer takes part in its group through this object.
 
     :param fail: told when a background task dies: the application's next poll raises.
@@ -52,7 +52,7 @@ class Group:
         assignors: Sequence[Assignor],
         router: Router,
         subscription: Subscription,
-        reader: Reader,
+        reader: RecordReader,
         fetcher: Fetcher,
         boundary: Boundary,
         *,
@@ -66,7 +66,7 @@ class Group:
         self._fetcher = fetcher
         self._fail = fail
         self._tasks = Tasks(f"{router.options.client_id}/group", fail)
-        self._outside = Identity(options.group_id, options.group_instance_id)
+        self._outside = CommitIdentity(options.group_id, options.group_instance_id)
         self._coordinator = Coordinator(router, options.group_id, self._tasks)
         self._commits = Commits(router, self._coordinator, self._outside)
         self._handing_over = HandingOver(
@@ -79,7 +79,7 @@ class Group:
             wake=self._look,
             history=router.history,
         )
-        self._member: Member | None = None
+        self._member: GroupMember | None = None
         self._boundary = boundary
         fetcher.positions.join_group(self._positions, self._begin)
         if options.enable_auto_commit:
@@ -116,7 +116,7 @@ class Group:
         if self._member is not None:
             self._member.subscribe(wanted)
             return
-        self._member = member = Member(
+        self._member = member = GroupMember(
             self._router,
             self._options,
             self._assignors,

@@ -21,7 +21,7 @@ from oncelog.consumer.group.commits import Commits
 from oncelog.consumer.group.listener import RebalanceListener, tell
 from oncelog.consumer.group.membership import Handover
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
-from oncelog.consumer.reading import Reader
+from oncelog.consumer.reading import RecordReader
 from oncelog.consumer.subscription import Reset, Subscription
 from oncelog.errors import OncelogError
 from oncelog.history import UNRECORDED, History, OwnerChange
@@ -40,7 +40,7 @@ class HandingOver:
     def __init__(
         self,
         subscription: Subscription,
-        reader: Reader,
+        reader: RecordReader,
         commits: Commits,
         boundary: Boundary,
         *,

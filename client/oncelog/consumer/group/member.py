@@ -23,12 +23,12 @@ from oncelog.config import GroupOptions
 from oncelog.consumer.assignors.base import Assignor
 from oncelog.consumer.assignors.choice import rebalance_protocol
 from oncelog.consumer.group import membership as m
-from oncelog.consumer.group.commits import Identity
+from oncelog.consumer.group.commits import CommitIdentity
 from oncelog.consumer.group.coordinator import COMMITS, MEMBERSHIP, Coordinator
 from oncelog.consumer.group.handover import HandingOver
 from oncelog.consumer.group.topics import GroupTopics
 from oncelog.consumer.offset_metadata import GroupMetadata
-from oncelog.consumer.reading import Reader
+from oncelog.consumer.reading import RecordReader
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     CommitFailedError,
@@ -76,7 +76,7 @@ POLL_WARNING = 0.8
 """A warning is due at this part of ``max_poll_interval_ms``."""
 
 
-class Member(Identity):
+class GroupMember(CommitIdentity):
     """A subscription has one member; ``start`` begins to join."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Member(Identity):
         assignors: Sequence[Assignor],
         topics: GroupTopics,
         coordinator: Coordinator,
-        reader: Reader,
+        reader: RecordReader,
         handing_over: HandingOver,
         tasks: Tasks,
         *,
@@ -133,7 +133,7 @@ class Member(Identity):
         """
         state = self.state
         if state.handover is None and self._handover is None and self._error is None:
-            if state.phase is m.Phase.OUT:
+            if state.phase is m.MemberPhase.OUT:
                 self._handle(m.Wanted("polled again"))
             return None
         return self._go_through()
@@ -154,7 +154,7 @@ class Member(Identity):
                 raise
         error, self._error = self._error, None
         if error is not None:
-            if self.state.phase is m.Phase.FAILED:
+            if self.state.phase is m.MemberPhase.FAILED:
                 self._error = error  # for good
             raise error
 
@@ -172,7 +172,11 @@ class Member(Identity):
     def settled(self) -> bool:
         """Return whether no rebalance is under way and the application knows the last one."""
         state = self.state
-        return state.phase is m.Phase.STABLE and state.handover is None and self._handover is None
+        return (
+            state.phase is m.MemberPhase.STABLE
+            and state.handover is None
+            and self._handover is None
+        )
 
     def want(self, reason: str) -> None:
         """Start a rebalance as soon as that is possible; ``reason`` is for the log."""
@@ -253,9 +257,9 @@ class Member(Identity):
             self._changed.clear()
             phase = self.state.phase
             try:
-                if phase is m.Phase.JOINING:
+                if phase is m.MemberPhase.JOINING:
                     await self._join()
-                elif phase is m.Phase.SYNCING:
+                elif phase is m.MemberPhase.SYNCING:
                     await self._sync()
                 elif phase in m.BEATING:
                     await self._beat()
@@ -313,7 +317,7 @@ class Member(Identity):
         self._handle(m.JoinSent())
         timeout_s = options.max_poll_interval_ms / 1000 + PARKED_SLACK_S
         response: JoinGroupResponse = await self._coordinator.call_parked(request, timeout_s)
-        if state.phase is not m.Phase.JOINING:
+        if state.phase is not m.MemberPhase.JOINING:
             return
         if response.error_code == MemberIdRequiredError.code:
             self._handle(m.MemberIdGiven(response.member_id))
@@ -351,7 +355,7 @@ class Member(Identity):
         timeout_s = self._options.max_poll_interval_ms / 1000 + PARKED_SLACK_S
         response: SyncGroupResponse = await self._coordinator.call_parked(request, timeout_s)
         state = self.state
-        if state.phase is not m.Phase.SYNCING or state.generation != joined.generation_id:
+        if state.phase is not m.MemberPhase.SYNCING or state.generation != joined.generation_id:
             return
         if response.error_code:
             await self._refused(response.error_code, response.error_message)
@@ -486,7 +490,10 @@ class Member(Identity):
             )
         if self.topics.by_pattern and self.topics.look_again():
             self._handle(m.Wanted("the pattern matches other topics"))
-        elif self.state.is_leader and self.state.phase in (m.Phase.STABLE, m.Phase.SETTLING):
+        elif self.state.is_leader and self.state.phase in (
+            m.MemberPhase.STABLE,
+            m.MemberPhase.SETTLING,
+        ):
             grown = self.topics.grown()
             if grown:
                 self._handle(m.Wanted(f"partitions added: {', '.join(grown)[:200]}"))

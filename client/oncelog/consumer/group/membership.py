@@ -40,7 +40,7 @@ TRANSIENT = tuple(
 """Errors after which the coordinator is asked the same again, after a pause."""
 
 
-class Phase(Enum):
+class MemberPhase(Enum):
     """A member is in one of these phases."""
 
     OUT = "out"
@@ -56,36 +56,46 @@ class Phase(Enum):
     """Another one has taken over the static instance id: for good."""
 
 
-MOVES: dict[Phase, tuple[Phase, ...]] = {
-    Phase.OUT: (Phase.JOINING, Phase.OUT),
-    Phase.GIVING_UP: (Phase.JOINING, Phase.GIVING_UP, Phase.OUT, Phase.FAILED),
-    Phase.JOINING: (
-        Phase.JOINING,
-        Phase.SYNCING,
-        Phase.GIVING_UP,
-        Phase.OUT,
-        Phase.FAILED,
+MOVES: dict[MemberPhase, tuple[MemberPhase, ...]] = {
+    MemberPhase.OUT: (MemberPhase.JOINING, MemberPhase.OUT),
+    MemberPhase.GIVING_UP: (
+        MemberPhase.JOINING,
+        MemberPhase.GIVING_UP,
+        MemberPhase.OUT,
+        MemberPhase.FAILED,
     ),
-    Phase.SYNCING: (
-        Phase.SETTLING,
-        Phase.STABLE,
-        Phase.JOINING,
-        Phase.GIVING_UP,
-        Phase.OUT,
-        Phase.FAILED,
+    MemberPhase.JOINING: (
+        MemberPhase.JOINING,
+        MemberPhase.SYNCING,
+        MemberPhase.GIVING_UP,
+        MemberPhase.OUT,
+        MemberPhase.FAILED,
     ),
-    Phase.SETTLING: (
-        Phase.STABLE,
-        Phase.JOINING,
-        Phase.GIVING_UP,
-        Phase.OUT,
-        Phase.FAILED,
+    MemberPhase.SYNCING: (
+        MemberPhase.SETTLING,
+        MemberPhase.STABLE,
+        MemberPhase.JOINING,
+        MemberPhase.GIVING_UP,
+        MemberPhase.OUT,
+        MemberPhase.FAILED,
     ),
-    Phase.STABLE: (Phase.JOINING, Phase.GIVING_UP, Phase.OUT, Phase.FAILED),
-    Phase.FAILED: (Phase.FAILED,),
+    MemberPhase.SETTLING: (
+        MemberPhase.STABLE,
+        MemberPhase.JOINING,
+        MemberPhase.GIVING_UP,
+        MemberPhase.OUT,
+        MemberPhase.FAILED,
+    ),
+    MemberPhase.STABLE: (
+        MemberPhase.JOINING,
+        MemberPhase.GIVING_UP,
+        MemberPhase.OUT,
+        MemberPhase.FAILED,
+    ),
+    MemberPhase.FAILED: (MemberPhase.FAILED,),
 }
 
-BEATING = (Phase.GIVING_UP, Phase.SETTLING, Phase.STABLE)
+BEATING = (MemberPhase.GIVING_UP, MemberPhase.SETTLING, MemberPhase.STABLE)
 """Phases in which heartbeats are due: nothing else is asked of the coordinator."""
 
 
@@ -224,7 +234,7 @@ class Membership:
     """A member's state changes only by ``handle``."""
 
     cooperative: bool = True
-    phase: Phase = Phase.OUT
+    phase: MemberPhase = MemberPhase.OUT
     member_id: str = ""
     generation: int = -1
     is_leader: bool = False
@@ -250,12 +260,14 @@ class Membership:
     @property
     def in_flux(self) -> bool:
         """Return whether the generation is about to change."""
-        return self.phase in (Phase.JOINING, Phase.SYNCING)
+        return self.phase in (MemberPhase.JOINING, MemberPhase.SYNCING)
 
     def handle(self, event: Event) -> list[Effect]:
         """Take in a fact, and return what to do about it beside what the phase says."""
         self._effects = []
-        if self.phase is Phase.FAILED and not isinstance(event, (HandoverBegan, HandoverDone)):
+        if self.phase is MemberPhase.FAILED and not isinstance(
+            event, (HandoverBegan, HandoverDone)
+        ):
             return []
         match event:
             case Wanted(reason):
@@ -264,11 +276,11 @@ class Membership:
                 self.wish = None
             case MemberIdGiven(member_id):
                 self.member_id = member_id
-                self._move(Phase.JOINING)
+                self._move(MemberPhase.JOINING)
             case Joined(member_id, generation, is_leader):
                 self.member_id, self.generation = member_id, generation
                 self.is_leader = is_leader
-                self._move(Phase.SYNCING)
+                self._move(MemberPhase.SYNCING)
             case Synced(partitions):
                 self._synced(partitions)
             case Refused(code, message):
@@ -285,7 +297,7 @@ class Membership:
                 self._leave("the consumer was closed or unsubscribed")
         return self._effects
 
-    def _move(self, phase: Phase) -> None:
+    def _move(self, phase: MemberPhase) -> None:
         if phase not in MOVES[self.phase]:
             raise AssertionError(f"{self.phase} does not lead to {phase}")
         self.phase = phase
@@ -293,11 +305,13 @@ class Membership:
     # ------------------------------------------------------------------------------ joining
 
     def _wanted(self, reason: str) -> None:
-        if self.phase in (Phase.JOINING, Phase.SYNCING) or (
-            self.phase is Phase.SETTLING and self.handing_over
+        if self.phase in (MemberPhase.JOINING, MemberPhase.SYNCING) or (
+            self.phase is MemberPhase.SETTLING and self.handing_over
         ):
             self.wish = reason
-        elif self.phase is Phase.GIVING_UP or (self.phase is Phase.OUT and self.handover):
+        elif self.phase is MemberPhase.GIVING_UP or (
+            self.phase is MemberPhase.OUT and self.handover
+        ):
             return  # it joins afterwards in any case
         else:
             self._begin(reason)
@@ -307,9 +321,9 @@ class Membership:
         self.handover = None  # of a generation that is over before the application heard of it
         if self.owned and not self.cooperative:
             self._offer(Handover(self.owned))
-            self._move(Phase.GIVING_UP)
+            self._move(MemberPhase.GIVING_UP)
         else:
-            self._move(Phase.JOINING)
+            self._move(MemberPhase.JOINING)
 
     def _synced(self, partitions: Partitions) -> None:
         held = dict.fromkeys(self.owned)
@@ -319,9 +333,9 @@ class Membership:
         self.previous = (tuple(target), self.generation)
         if revoked or added:
             self._offer(Handover(revoked, False, added))
-            self._move(Phase.SETTLING)
+            self._move(MemberPhase.SETTLING)
         else:
-            self._move(Phase.STABLE)
+            self._move(MemberPhase.STABLE)
             self._follow_wish()
 
     def _follow_wish(self) -> None:
@@ -342,15 +356,15 @@ class Membership:
         gone = dict.fromkeys(handover.revoked)
         self.owned = (*(tp for tp in self.owned if tp not in gone), *handover.added)
         lost_meanwhile, self._lost_meanwhile = self._lost_meanwhile, False
-        if self.phase in (Phase.OUT, Phase.FAILED):
+        if self.phase in (MemberPhase.OUT, MemberPhase.FAILED):
             if self.owned:
                 self._offer(Handover(self.owned, lost=True))
         elif lost_meanwhile:
             self._lose("the group went on without it")
-        elif self.phase is Phase.GIVING_UP:
-            self._move(Phase.JOINING)
+        elif self.phase is MemberPhase.GIVING_UP:
+            self._move(MemberPhase.JOINING)
         else:
-            self._move(Phase.STABLE)
+            self._move(MemberPhase.STABLE)
             if handover.revoked:
                 self._begin(f"gave up {len(handover.revoked)} partitions")
             else:
@@ -360,28 +374,28 @@ class Membership:
 
     def _refused(self, code: int, message: str) -> None:
         error = error_for(code)
-        if self.phase is Phase.OUT:
+        if self.phase is MemberPhase.OUT:
             return
         if isinstance(error, RebalanceInProgressError):
-            if self.phase is Phase.SYNCING:
-                self._move(Phase.JOINING)
-            elif self.phase in (Phase.STABLE, Phase.SETTLING):
+            if self.phase is MemberPhase.SYNCING:
+                self._move(MemberPhase.JOINING)
+            elif self.phase in (MemberPhase.STABLE, MemberPhase.SETTLING):
                 self._wanted("the group rebalances")
         elif isinstance(error, (UnknownMemberIdError, IllegalGenerationError)):
             if isinstance(error, UnknownMemberIdError):
                 self.member_id = ""
             self._lose(error.name)
         elif isinstance(error, FencedInstanceIdError):
-            self._end(Phase.FAILED, _named(error, message))
+            self._end(MemberPhase.FAILED, _named(error, message))
         elif error.retriable:
             self._retry()
         else:
-            self._end(Phase.OUT, _named(error, message))
+            self._end(MemberPhase.OUT, _named(error, message))
 
     def _retry(self) -> None:
         """Prepare another attempt after an error that may heal; a sync begins again with a join."""
-        if self.phase is Phase.SYNCING:
-            self._move(Phase.JOINING)
+        if self.phase is MemberPhase.SYNCING:
+            self._move(MemberPhase.JOINING)
 
     def _lose(self, reason: str) -> None:
         """Note that the coordinator no longer knows this member or its generation."""
@@ -395,12 +409,12 @@ class Membership:
         elif self.owned:
             self._effects.append(StopReading(self.owned))
             self._offer(Handover(self.owned, lost=True))
-            self._move(Phase.GIVING_UP)
+            self._move(MemberPhase.GIVING_UP)
         else:
             self.handover = None
-            self._move(Phase.JOINING)
+            self._move(MemberPhase.JOINING)
 
-    def _end(self, phase: Phase, error: Exception) -> None:
+    def _end(self, phase: MemberPhase, error: Exception) -> None:
         """End the membership with an error that the application must hear."""
         self.reason = type(error).__name__
         self.member_id, self.generation, self.is_leader = "", -1, False
@@ -418,14 +432,14 @@ class Membership:
         if self.phase in BEATING and not self.handing_over:
             if self.member_id:
                 self._effects.append(SendLeave(self.member_id, "max_poll_interval_ms exceeded"))
-            self._end(Phase.OUT, error)
+            self._end(MemberPhase.OUT, error)
 
     def _leave(self, reason: str) -> None:
         if self.member_id:
             self._effects.append(SendLeave(self.member_id, reason))
         self.member_id, self.generation, self.is_leader = "", -1, False
         self.owned, self.handover, self.handing_over, self.wish = (), None, False, None
-        self._move(Phase.OUT)
+        self._move(MemberPhase.OUT)
 
 
 def _named(error: ApiError, message: str) -> ApiError:

@@ -31,7 +31,7 @@ TRANSACTIONS = "transactions"
 """A connection of their own: an answer that waits for an older transaction holds up no metadata."""
 
 
-class Identity(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """An identity is a producer id and its epoch."""
 
     producer_id: int = NO_PRODUCER_ID
@@ -51,7 +51,7 @@ class TxnCalls:
         )
         self._groups = Coordinators(router, purpose=TRANSACTIONS)
 
-    async def init(self, present: Identity, deadline: float) -> Identity:
+    async def init(self, present: ProducerIdentity, deadline: float) -> ProducerIdentity:
         """Return a new epoch, once an open transaction is settled; it fences the older ones.
 
         :param present: what this producer has by now: given, it is refused when somebody else has
@@ -61,19 +61,21 @@ class TxnCalls:
         answer: InitPidResponse = await self._coordinators.call(
             self._transactional_id, request, deadline, refused_at_top
         )
-        return Identity(answer.producer_id, answer.producer_epoch)
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
-    async def end(self, identity: Identity, commit: bool, deadline: float) -> Identity:
+    async def end(
+        self, identity: ProducerIdentity, commit: bool, deadline: float
+    ) -> ProducerIdentity:
         """Commit or abort, and return the identity of the next transaction."""
         request = EndTxnRequest(self._transactional_id, *identity, commit)
         answer: EndTxnResponse = await self._coordinators.call(
             self._transactional_id, request, deadline, refused_at_top
         )
-        return Identity(answer.producer_id, answer.producer_epoch)
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     async def commit_offsets(
         self,
-        identity: Identity,
+        identity: ProducerIdentity,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: GroupMetadata,
         deadline: float,
@@ -102,7 +104,7 @@ def _refused(answer: TxnOffsetCommitResponse) -> ApiError | None:
 
 def _offsets_request(
     transactional_id: str,
-    identity: Identity,
+    identity: ProducerIdentity,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: GroupMetadata,
 ) -> TxnOffsetCommitRequest:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Session(Protocol):
+class TransactionSession(Protocol):
     """A transaction tells and hears this."""
 
     @property

@@ -33,7 +33,7 @@ FATAL_ERRORS = (
 coordinator says concerns the transaction only: its end will show whether there is more to it."""
 
 
-class Phase(Enum):
+class ProducerPhase(Enum):
     """A producer stands in one of the phases that the module explains."""
 
     UNINITIALIZED = "not started"
@@ -46,38 +46,51 @@ class Phase(Enum):
     FATAL = "failed for good"
 
 
-NEXT: dict[Phase, frozenset[Phase]] = {
-    Phase.UNINITIALIZED: frozenset({Phase.READY, Phase.FATAL}),
-    Phase.READY: frozenset({Phase.OPEN, Phase.FATAL}),
-    Phase.OPEN: frozenset({Phase.COMMITTING, Phase.ABORTING, Phase.ABORTABLE, Phase.FATAL}),
-    Phase.COMMITTING: frozenset({Phase.READY, Phase.ABORTABLE, Phase.UNKNOWN, Phase.FATAL}),
-    Phase.ABORTING: frozenset({Phase.READY, Phase.UNKNOWN, Phase.FATAL}),
-    Phase.ABORTABLE: frozenset({Phase.ABORTING, Phase.FATAL}),
-    Phase.UNKNOWN: frozenset({Phase.READY, Phase.COMMITTING, Phase.ABORTING, Phase.FATAL}),
-    Phase.FATAL: frozenset(),
+NEXT: dict[ProducerPhase, frozenset[ProducerPhase]] = {
+    ProducerPhase.UNINITIALIZED: frozenset({ProducerPhase.READY, ProducerPhase.FATAL}),
+    ProducerPhase.READY: frozenset({ProducerPhase.OPEN, ProducerPhase.FATAL}),
+    ProducerPhase.OPEN: frozenset(
+        {
+            ProducerPhase.COMMITTING,
+            ProducerPhase.ABORTING,
+            ProducerPhase.ABORTABLE,
+            ProducerPhase.FATAL,
+        }
+    ),
+    ProducerPhase.COMMITTING: frozenset(
+        {ProducerPhase.READY, ProducerPhase.ABORTABLE, ProducerPhase.UNKNOWN, ProducerPhase.FATAL}
+    ),
+    ProducerPhase.ABORTING: frozenset(
+        {ProducerPhase.READY, ProducerPhase.UNKNOWN, ProducerPhase.FATAL}
+    ),
+    ProducerPhase.ABORTABLE: frozenset({ProducerPhase.ABORTING, ProducerPhase.FATAL}),
+    ProducerPhase.UNKNOWN: frozenset(
+        {ProducerPhase.READY, ProducerPhase.COMMITTING, ProducerPhase.ABORTING, ProducerPhase.FATAL}
+    ),
+    ProducerPhase.FATAL: frozenset(),
 }
 """The phases that may follow each phase."""
 
 
-class TxnState:
+class ProducerTxnState:
     """The state is a phase, and the reason if it is a bad one."""
 
     def __init__(self) -> None:
-        self.phase = Phase.UNINITIALIZED
+        self.phase = ProducerPhase.UNINITIALIZED
         self.cause: BaseException | None = None
         """Of ABORTABLE, UNKNOWN and FATAL."""
 
-    def move(self, phase: Phase, cause: BaseException | None = None) -> None:
+    def move(self, phase: ProducerPhase, cause: BaseException | None = None) -> None:
         """Go on to ``phase``; a step that is not in the table is a bug here."""
         if phase not in NEXT[self.phase]:
             raise AssertionError(f"a producer {self.phase.value} cannot be {phase.value}")
         self.phase = phase
-        if cause is not None or phase in (Phase.READY, Phase.OPEN):
+        if cause is not None or phase in (ProducerPhase.READY, ProducerPhase.OPEN):
             self.cause = cause
 
     def raise_if_fatal(self) -> None:
         """Raise the error that ended the producer, each time anew; return if none did."""
-        if self.phase is Phase.FATAL:
+        if self.phase is ProducerPhase.FATAL:
             assert self.cause is not None
             cause = self.cause
             if not isinstance(cause, OncelogError):

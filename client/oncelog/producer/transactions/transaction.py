@@ -29,7 +29,7 @@ from oncelog.errors import (
 )
 from oncelog.producer.record_producer import RecordProducer
 from oncelog.producer.transactions.sending import Sending
-from oncelog.producer.transactions.state import Phase
+from oncelog.producer.transactions.state import ProducerPhase
 from oncelog.producer.transactions.transactions import Transactions
 from oncelog_protocol.types import TopicPartition
 
@@ -46,7 +46,7 @@ LEAVE_WITHIN_S = 5.0
 """How long an abort may take when the block was cancelled; the time-out does it all the same."""
 
 
-class Part(Protocol):
+class ConsumerPart(Protocol):
     """A transaction takes this of a consumer: see ``consumer.in_transaction``."""
 
     def commits(self) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
@@ -73,7 +73,7 @@ class Part(Protocol):
 class Partaker(Protocol):
     """A consumer that can take part in a transaction has this."""
 
-    def _join_transaction(self) -> Part: ...
+    def _join_transaction(self) -> ConsumerPart: ...
 
 
 class Loop(Protocol):
@@ -119,7 +119,7 @@ class Transaction(Sending):
             self._consumer, self._loop = consumer.consumer, consumer.loop
         else:
             self._consumer = consumer
-        self._part: Part | None = None
+        self._part: ConsumerPart | None = None
         self._serial = -1
         self._aborted = False
 
@@ -144,7 +144,7 @@ class Transaction(Sending):
                 return
             if error is None:
                 await self._commit()
-            elif self._transactions.phase in (Phase.OPEN, Phase.ABORTABLE):
+            elif self._transactions.phase in (ProducerPhase.OPEN, ProducerPhase.ABORTABLE):
                 leaving = isinstance(error, asyncio.CancelledError)
                 await self._abort_after(error, LEAVE_WITHIN_S if leaving else None)
             else:  # fenced
@@ -190,7 +190,7 @@ class Transaction(Sending):
                 await self._send_positions(offsets, who)
             await self._transactions.commit()
         except BaseException as error:
-            if self._transactions.phase in (Phase.OPEN, Phase.ABORTABLE):
+            if self._transactions.phase in (ProducerPhase.OPEN, ProducerPhase.ABORTABLE):
                 leaving = isinstance(error, asyncio.CancelledError)
                 await self._abort_after(error, LEAVE_WITHIN_S if leaving else None)
                 if isinstance(error, OncelogError) and not isinstance(
@@ -227,7 +227,7 @@ class Transaction(Sending):
         if self._part is None:
             return
         unknown = isinstance(error, TransactionOutcomeUnknownError) or not is_definite(error)
-        if unknown or self._transactions.phase is Phase.UNKNOWN:
+        if unknown or self._transactions.phase is ProducerPhase.UNKNOWN:
             await self._at_consumer(self._part.unknown)
         else:
             await self._at_consumer(self._part.aborted)

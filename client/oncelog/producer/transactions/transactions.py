@@ -36,8 +36,8 @@ from oncelog.errors import (
 from oncelog.history import note_failure
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.safeguards import SAFE, ProducerSafeguards
-from oncelog.producer.transactions.calls import Identity, TxnCalls
-from oncelog.producer.transactions.state import FATAL_ERRORS, Phase, TxnState
+from oncelog.producer.transactions.calls import ProducerIdentity, TxnCalls
+from oncelog.producer.transactions.state import FATAL_ERRORS, ProducerPhase, ProducerTxnState
 from oncelog_protocol.errors import (
     ApiError,
     FencedInstanceIdError,
@@ -74,7 +74,7 @@ class Transactions:
         self.transactional_id = transactional_id
         self.serial = 0
         self.history_number = -1
-        self.identity = Identity()
+        self.identity = ProducerIdentity()
         self.in_block = False
         """Whether the transaction is an ``async with`` block, which ends it."""
         self._calls = calls
@@ -84,7 +84,7 @@ class Transactions:
         self._init_within_s = init_within_s
         self._history = calls.history
         self._safeguards = safeguards
-        self._state = TxnState()
+        self._state = ProducerTxnState()
         self._touched = False
         self._must_init = False
         """The coordinator does not know this identity: it has to give another one."""
@@ -96,7 +96,7 @@ class Transactions:
         """How many send_offsets are under way."""
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> ProducerPhase:
         """Return the phase in which the producer stands."""
         return self._state.phase
 
@@ -105,14 +105,14 @@ class Transactions:
     @property
     def retries(self) -> bool:
         """Return whether what failed is worth another attempt."""
-        return self.phase in (Phase.OPEN, Phase.COMMITTING)
+        return self.phase in (ProducerPhase.OPEN, ProducerPhase.COMMITTING)
 
     def check_open(self) -> None:
         """Raise unless records may be sent now."""
-        if self.phase is Phase.OPEN:
+        if self.phase is ProducerPhase.OPEN:
             return
         self._state.raise_if_fatal()
-        if self.phase is Phase.ABORTABLE:
+        if self.phase is ProducerPhase.ABORTABLE:
             raise self._state.abortable()
         raise NoTransactionError(
             f"a producer with a transactional_id sends in transactions only, and is"
@@ -125,20 +125,20 @@ class Transactions:
 
     def lost(self, error: BaseException) -> None:
         """Note that something of the transaction failed for good."""
-        if self.phase not in (Phase.OPEN, Phase.COMMITTING):
+        if self.phase not in (ProducerPhase.OPEN, ProducerPhase.COMMITTING):
             return
         if isinstance(error, FATAL_ERRORS):
             # A new one, which is definite: nobody has asked for a commit.
             self._fail(type(error)(str(error)).because_of(error))
             return
-        was_committing = self.phase is Phase.COMMITTING
+        was_committing = self.phase is ProducerPhase.COMMITTING
         self._must_init = self._must_init or isinstance(error, InvalidProducerIdMappingError)
-        self._state.move(Phase.ABORTABLE, error)
+        self._state.move(ProducerPhase.ABORTABLE, error)
         self._discard(in_flight=was_committing)
 
     def _fail(self, error: BaseException) -> None:
         """End the producer with this error."""
-        self._state.move(Phase.FATAL, error)
+        self._state.move(ProducerPhase.FATAL, error)
         logger.error("%s: no more transactions here: %s", self.transactional_id, error)
         self._end_history(error)
         self._discard(in_flight=True)
@@ -168,10 +168,10 @@ class Transactions:
         """
         self._sender = sender
         loop = asyncio.get_running_loop()
-        self._adopt(await self._calls.init(Identity(), loop.time() + self._init_within_s))
-        self._state.move(Phase.READY)
+        self._adopt(await self._calls.init(ProducerIdentity(), loop.time() + self._init_within_s))
+        self._state.move(ProducerPhase.READY)
 
-    def _adopt(self, identity: Identity) -> None:
+    def _adopt(self, identity: ProducerIdentity) -> None:
         self.identity = identity
         assert self._sender is not None
         self._sender.adopt(*identity)
@@ -179,13 +179,13 @@ class Transactions:
     async def begin(self) -> None:
         """Open the next transaction."""
         self._state.raise_if_fatal()
-        if self.phase is Phase.UNKNOWN:
+        if self.phase is ProducerPhase.UNKNOWN:
             await self._settle()
-        if self.phase is not Phase.READY:
+        if self.phase is not ProducerPhase.READY:
             raise NoTransactionError(f"cannot begin: this producer is {self.phase.value}")
         self._touched, self._asked, self._indefinite = False, None, False
         self.serial += 1
-        self._state.move(Phase.OPEN)
+        self._state.move(ProducerPhase.OPEN)
         self.history_number = self._history.begin_txn(self.transactional_id)
 
     def enter_block(self) -> None:
@@ -199,18 +199,18 @@ class Transactions:
     async def _settle(self) -> None:
         """Let the coordinator end what nobody knows the end of, and give a new epoch."""
         if not self._safeguards.reinit_after_indefinite:
-            self._state.move(Phase.READY)
+            self._state.move(ProducerPhase.READY)
             return
         loop = asyncio.get_running_loop()
         try:
             identity = await self._calls.init(self.identity, loop.time() + self._init_within_s)
         except ApiError as error:
-            if self.phase is Phase.UNKNOWN:
+            if self.phase is ProducerPhase.UNKNOWN:
                 self._fail(error)
             raise
         self._adopt(identity)
         self._must_init = False
-        self._state.move(Phase.READY)
+        self._state.move(ProducerPhase.READY)
 
     # ------------------------------------------------------------------------------ offsets
 
@@ -265,7 +265,7 @@ class Transactions:
 
     def _raise_if_spoiled(self) -> None:
         self._state.raise_if_fatal()
-        if self.phase is Phase.ABORTABLE:
+        if self.phase is ProducerPhase.ABORTABLE:
             raise self._state.abortable()
 
     def _invoke_offsets(self, offsets: Offsets, group: GroupMetadata) -> int:
@@ -289,17 +289,17 @@ class Transactions:
     async def commit(self) -> None:
         """Commit the transaction; see ``Producer.commit_transaction``."""
         self._state.raise_if_fatal()
-        if self.phase is Phase.UNKNOWN and self._asked:
-            self._state.move(Phase.COMMITTING)
+        if self.phase is ProducerPhase.UNKNOWN and self._asked:
+            self._state.move(ProducerPhase.COMMITTING)
             await self._end(True)
             return
-        if self.phase is Phase.ABORTABLE:
+        if self.phase is ProducerPhase.ABORTABLE:
             raise self._state.abortable()
-        if self.phase is not Phase.OPEN:
+        if self.phase is not ProducerPhase.OPEN:
             raise NoTransactionError(f"cannot commit: this producer is {self.phase.value}")
         if self._asking:
             raise NoTransactionError("cannot commit: send_offsets is still under way, await it")
-        self._state.move(Phase.COMMITTING)
+        self._state.move(ProducerPhase.COMMITTING)
         try:
             await self._flush()
         except BaseException as error:
@@ -317,15 +317,15 @@ class Transactions:
     async def abort(self, within_s: float | None = None) -> None:
         """Abort the transaction; see ``Producer.abort_transaction``."""
         self._state.raise_if_fatal()
-        if self.phase is Phase.UNKNOWN and self._asked is False:
-            self._state.move(Phase.ABORTING)
-        elif self.phase in (Phase.OPEN, Phase.ABORTABLE):
-            self._state.move(Phase.ABORTING)
+        if self.phase is ProducerPhase.UNKNOWN and self._asked is False:
+            self._state.move(ProducerPhase.ABORTING)
+        elif self.phase in (ProducerPhase.OPEN, ProducerPhase.ABORTABLE):
+            self._state.move(ProducerPhase.ABORTING)
             self._discard(in_flight=True)
         else:
             raise NoTransactionError(
                 f"cannot abort: this producer is {self.phase.value}"
-                + (f": {self._state.cause}" if self.phase is Phase.UNKNOWN else "")
+                + (f": {self._state.cause}" if self.phase is ProducerPhase.UNKNOWN else "")
             )
         cause = self._state.cause or TransactionAbortableError("it was aborted")
         try:
@@ -353,7 +353,7 @@ class Transactions:
         self._adopt(identity)
         self._ended(commit)
 
-    async def _ask_end(self, commit: bool, deadline: float) -> Identity:
+    async def _ask_end(self, commit: bool, deadline: float) -> ProducerIdentity:
         if not self._must_init:
             try:
                 return await self._calls.end(self.identity, commit, deadline)
@@ -368,7 +368,7 @@ class Transactions:
         if commit and self.history_number >= 0:
             self._history.ok(self.history_number, ())
             self.history_number = -1
-        self._state.move(Phase.READY)
+        self._state.move(ProducerPhase.READY)
 
     def _end_failed(self, error: BaseException, commit: bool) -> None:
         """Decide what a failed end means, and raise it; a fatal error ends the producer.
@@ -382,7 +382,7 @@ class Transactions:
         )
         if commit and (unasked or isinstance(error, TransactionAbortableError)):
             self._must_init = unknown_id
-            self._state.move(Phase.ABORTABLE, error)
+            self._state.move(ProducerPhase.ABORTABLE, error)
         elif isinstance(error, ApiError) and not is_retriable(error) and not unknown_id:
             if self._indefinite:
                 error.may_have_acted()
@@ -390,13 +390,13 @@ class Transactions:
             return
         else:
             self._indefinite = True
-            self._state.move(Phase.UNKNOWN, error)
+            self._state.move(ProducerPhase.UNKNOWN, error)
             if commit and self.history_number >= 0:
                 self._history.info(self.history_number, error)
                 self.history_number = -1
         if not isinstance(error, Exception):
             return
-        if self.phase is Phase.ABORTABLE:
+        if self.phase is ProducerPhase.ABORTABLE:
             raise self._state.abortable() from error
         word = "committed" if commit else "aborted; it will not be committed"
         raise TransactionOutcomeUnknownError(
@@ -416,9 +416,9 @@ class Transactions:
 
         A transaction whose end nobody knows may be open still: the coordinator ends it.
         """
-        if self.phase is Phase.UNKNOWN:
+        if self.phase is ProducerPhase.UNKNOWN:
             await self._close_unknown()
-        if self.phase not in (Phase.OPEN, Phase.ABORTABLE):
+        if self.phase not in (ProducerPhase.OPEN, ProducerPhase.ABORTABLE):
             return
         logger.warning("%s: closed in a transaction, which is aborted", self.transactional_id)
         try:

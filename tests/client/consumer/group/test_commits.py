@@ -11,7 +11,7 @@ import pytest
 from oncelog import GroupMetadata, OffsetAndMetadata, TopicPartition
 from oncelog.config import ConnectionOptions
 from oncelog.consumer.group import commits as module
-from oncelog.consumer.group.commits import Commits, Identity
+from oncelog.consumer.group.commits import CommitIdentity, Commits
 from oncelog.consumer.group.coordinator import Coordinator
 from oncelog.core.router import Router
 from oncelog.errors import (
@@ -43,7 +43,7 @@ def at(offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(offset)
 
 
-class Someone(Identity):
+class Someone(CommitIdentity):
     """It is a member of generation 3."""
 
     generation = 3
@@ -77,14 +77,14 @@ class World:
 
 
 @asynccontextmanager
-async def committing(identity: Identity | None = None) -> AsyncIterator[World]:
+async def committing(identity: CommitIdentity | None = None) -> AsyncIterator[World]:
     async with GroupCluster() as cluster:
         options = ConnectionOptions(bootstrap_servers=cluster.bootstrap)
         tasks, history = Tasks("test"), ListHistory()
         router = Router(options, entropy=SeededEntropy(1), history=history)
         await router.start()
         coordinator = Coordinator(router, "g", tasks)
-        commits = Commits(router, coordinator, identity or Identity("g"))
+        commits = Commits(router, coordinator, identity or CommitIdentity("g"))
         group = cluster.group()
         if identity is not None:
             group.members["m"] = FakeMember(b"")

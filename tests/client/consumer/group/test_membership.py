@@ -22,9 +22,9 @@ from oncelog.consumer.group.membership import (
     JoinSent,
     Left,
     MemberIdGiven,
+    MemberPhase,
     Membership,
     OfferHandover,
-    Phase,
     PollOverdue,
     Refused,
     SendLeave,
@@ -63,7 +63,7 @@ def joined(*partitions: TopicPartition, cooperative: bool = True) -> Membership:
     run(state, Joined("m", 1, False), Synced(partitions))
     if partitions:
         run(state, HandoverBegan(), HandoverDone())
-    assert (state.phase, state.owned) == (Phase.STABLE, partitions)
+    assert (state.phase, state.owned) == (MemberPhase.STABLE, partitions)
     return state
 
 
@@ -71,22 +71,22 @@ def test_a_first_join() -> None:
     state = Membership()
     assert not state.is_member
     assert run(state, Wanted("subscribed"), JoinSent()) == []
-    assert (state.phase, state.reason) == (Phase.JOINING, "subscribed")
+    assert (state.phase, state.reason) == (MemberPhase.JOINING, "subscribed")
     run(state, MemberIdGiven("m"))
-    assert (state.phase, state.member_id, state.is_member) == (Phase.JOINING, "m", False)
+    assert (state.phase, state.member_id, state.is_member) == (MemberPhase.JOINING, "m", False)
     run(state, Joined("m", 1, True))
-    assert (state.phase, state.is_leader, state.is_member) == (Phase.SYNCING, True, True)
+    assert (state.phase, state.is_leader, state.is_member) == (MemberPhase.SYNCING, True, True)
     assert run(state, Synced((A, B))) == [OfferHandover()]
     assert state.handover == Handover((), False, (A, B))
-    assert (state.phase, state.owned) == (Phase.SETTLING, ())
+    assert (state.phase, state.owned) == (MemberPhase.SETTLING, ())
     run(state, HandoverBegan(), HandoverDone())
-    assert (state.phase, state.owned, state.previous) == (Phase.STABLE, (A, B), ((A, B), 1))
+    assert (state.phase, state.owned, state.previous) == (MemberPhase.STABLE, (A, B), ((A, B), 1))
 
 
 def test_a_cooperative_member_keeps_what_it_has_and_joins_again_after_giving_up() -> None:
     state = joined(A, B)
     assert run(state, REBALANCING) == []
-    assert (state.phase, state.owned, state.handover) == (Phase.JOINING, (A, B), None)
+    assert (state.phase, state.owned, state.handover) == (MemberPhase.JOINING, (A, B), None)
     run(state, JoinSent(), Joined("m", 2, False))
     assert state.owned == (A, B)
     assert run(state, Synced((B, C))) == [OfferHandover()]
@@ -94,17 +94,17 @@ def test_a_cooperative_member_keeps_what_it_has_and_joins_again_after_giving_up(
     run(state, HandoverBegan())
     assert state.owned == (A, B), "until it has given it up"
     run(state, HandoverDone())
-    assert (state.phase, state.owned) == (Phase.JOINING, (B, C))
+    assert (state.phase, state.owned) == (MemberPhase.JOINING, (B, C))
     run(state, JoinSent(), Joined("m", 3, False), Synced((B, C)))
-    assert state.phase is Phase.STABLE, "nothing changed, so nobody is asked"
+    assert state.phase is MemberPhase.STABLE, "nothing changed, so nobody is asked"
 
 
 def test_an_eager_member_gives_up_first() -> None:
     state = joined(A, B, cooperative=False)
     assert run(state, REBALANCING) == [OfferHandover()]
-    assert (state.phase, state.handover) == (Phase.GIVING_UP, Handover((A, B)))
+    assert (state.phase, state.handover) == (MemberPhase.GIVING_UP, Handover((A, B)))
     run(state, REBALANCING, Wanted("whatever"), HandoverBegan(), HandoverDone())
-    assert (state.phase, state.owned) == (Phase.JOINING, ())
+    assert (state.phase, state.owned) == (MemberPhase.JOINING, ())
     assert state.previous == ((A, B), 1)
 
 
@@ -113,11 +113,11 @@ def test_an_eager_member_gives_up_first() -> None:
 def test_a_member_that_is_none_any_more_has_lost_everything(code: int, cooperative: bool) -> None:
     state = joined(A, cooperative=cooperative)
     assert run(state, Refused(code)) == [StopReading((A,)), OfferHandover()]
-    assert (state.phase, state.handover) == (Phase.GIVING_UP, Handover((A,), lost=True))
+    assert (state.phase, state.handover) == (MemberPhase.GIVING_UP, Handover((A,), lost=True))
     assert not state.is_member, "so nothing can be committed"
     assert state.member_id == ("" if code == UnknownMemberIdError.code else "m")
     run(state, HandoverBegan(), HandoverDone())
-    assert (state.phase, state.owned) == (Phase.JOINING, ())
+    assert (state.phase, state.owned) == (MemberPhase.JOINING, ())
 
 
 def test_lost_in_the_middle_of_a_handover() -> None:
@@ -126,15 +126,15 @@ def test_lost_in_the_middle_of_a_handover() -> None:
     assert run(state, UNKNOWN) == [StopReading((A,))]
     assert run(state, HandoverDone()) == [StopReading((A, B)), OfferHandover()]
     assert state.handover == Handover((A, B), lost=True)
-    assert state.phase is Phase.GIVING_UP
+    assert state.phase is MemberPhase.GIVING_UP
 
 
 def test_a_rebalance_before_the_application_came_makes_the_assignment_void() -> None:
     state = joined(A)
     run(state, REBALANCING, JoinSent(), Joined("m", 2, False), Synced((B,)))
-    assert state.phase is Phase.SETTLING
+    assert state.phase is MemberPhase.SETTLING
     run(state, REBALANCING)
-    assert (state.phase, state.owned, state.handover) == (Phase.JOINING, (A,), None)
+    assert (state.phase, state.owned, state.handover) == (MemberPhase.JOINING, (A,), None)
     assert state.generation == 2, "what it owns it claims as of the newest generation"
 
 
@@ -142,9 +142,9 @@ def test_a_rebalance_while_the_application_goes_through_comes_after() -> None:
     state = joined()
     run(state, REBALANCING, JoinSent(), Joined("m", 2, False), Synced((B,)), HandoverBegan())
     run(state, REBALANCING)
-    assert (state.phase, state.wish) == (Phase.SETTLING, "the group rebalances")
+    assert (state.phase, state.wish) == (MemberPhase.SETTLING, "the group rebalances")
     run(state, HandoverDone())
-    assert (state.phase, state.owned, state.wish) == (Phase.JOINING, (B,), None)
+    assert (state.phase, state.owned, state.wish) == (MemberPhase.JOINING, (B,), None)
 
 
 def test_wishes_while_joining_are_followed_unless_the_join_carries_them() -> None:
@@ -152,20 +152,20 @@ def test_wishes_while_joining_are_followed_unless_the_join_carries_them() -> Non
     run(state, REBALANCING, Wanted("partitions added"), JoinSent())
     assert state.wish is None
     run(state, Wanted("topics"), Joined("m", 2, True), Synced(()))
-    assert (state.phase, state.reason) == (Phase.JOINING, "topics")
+    assert (state.phase, state.reason) == (MemberPhase.JOINING, "topics")
 
 
 def test_a_sync_that_fails_begins_again_with_a_join() -> None:
     for event in (REBALANCING, CoordinatorLost(), Refused(NotCoordinatorError.code)):
         state = joined(A)
         run(state, REBALANCING, JoinSent(), Joined("m", 2, False), event)
-        assert (state.phase, state.owned) == (Phase.JOINING, (A,))
+        assert (state.phase, state.owned) == (MemberPhase.JOINING, (A,))
 
 
 def test_a_coordinator_that_is_lost_changes_nothing_else() -> None:
     state = joined(A)
     assert run(state, CoordinatorLost(), Refused(NotCoordinatorError.code)) == []
-    assert (state.phase, state.is_member) == (Phase.STABLE, True)
+    assert (state.phase, state.is_member) == (MemberPhase.STABLE, True)
     assert NotCoordinatorError.code in TRANSIENT
 
 
@@ -178,11 +178,11 @@ def test_an_application_that_does_not_come() -> None:
         OfferHandover(),
         Tell(OVERDUE),
     ]
-    assert (state.phase, state.is_member) == (Phase.OUT, False)
+    assert (state.phase, state.is_member) == (MemberPhase.OUT, False)
     assert run(state, Wanted("polled again"), UNKNOWN) == []
-    assert state.phase is Phase.OUT, "not before the application knows"
+    assert state.phase is MemberPhase.OUT, "not before the application knows"
     run(state, HandoverBegan(), HandoverDone(), Wanted("polled again"))
-    assert (state.phase, state.owned) == (Phase.JOINING, ())
+    assert (state.phase, state.owned) == (MemberPhase.JOINING, ())
 
 
 def test_who_is_no_member_need_not_leave() -> None:
@@ -204,7 +204,7 @@ def test_a_refusal_ends_it_until_the_application_comes_again() -> None:
     assert [type(effect) for effect in effects] == [StopReading, OfferHandover, Tell]
     assert isinstance(effects[-1], Tell)
     assert str(effects[-1].error) == "full"
-    assert state.phase is Phase.OUT
+    assert state.phase is MemberPhase.OUT
 
 
 def test_a_fenced_instance_is_fenced_for_good() -> None:
@@ -212,7 +212,7 @@ def test_a_fenced_instance_is_fenced_for_good() -> None:
     effects = run(state, Refused(FencedInstanceIdError.code))
     assert [type(effect) for effect in effects] == [StopReading, OfferHandover, Tell]
     run(state, HandoverBegan(), HandoverDone(), Wanted("again"), Left(), UNKNOWN)
-    assert (state.phase, state.owned) == (Phase.FAILED, ())
+    assert (state.phase, state.owned) == (MemberPhase.FAILED, ())
 
 
 def test_refused_for_good_in_the_middle_of_a_handover() -> None:
@@ -220,14 +220,14 @@ def test_refused_for_good_in_the_middle_of_a_handover() -> None:
     run(state, REBALANCING, JoinSent(), Joined("m", 2, False), Synced((B,)), HandoverBegan())
     run(state, Refused(InvalidGroupIdError.code))
     assert run(state, HandoverDone()) == [OfferHandover()]
-    assert (state.phase, state.handover) == (Phase.OUT, Handover((B,), lost=True))
+    assert (state.phase, state.handover) == (MemberPhase.OUT, Handover((B,), lost=True))
 
 
 def test_leaving() -> None:
     state = joined(A)
     (leave,) = run(state, Left())
     assert isinstance(leave, SendLeave)
-    assert (state.phase, state.owned, state.is_member) == (Phase.OUT, (), False)
+    assert (state.phase, state.owned, state.is_member) == (MemberPhase.OUT, (), False)
 
 
 def test_what_does_not_follow_raises() -> None:
@@ -235,7 +235,7 @@ def test_what_does_not_follow_raises() -> None:
         Membership().handle(Joined("m", 1, False))
     with pytest.raises(AssertionError, match="does not lead"):
         joined().handle(Synced(()))
-    assert set(MOVES) == set(Phase)
+    assert set(MOVES) == set(MemberPhase)
 
 
 CODES = [
@@ -252,14 +252,14 @@ def possible(state: Membership, generation: int, share: Sequence[TopicPartition]
     """Return what the shell may say in this phase."""
     events: list[Event] = [Wanted("whatever"), PollOverdue(OVERDUE)]
     events += [Refused(code) for code in CODES]
-    if state.phase is Phase.JOINING:
+    if state.phase is MemberPhase.JOINING:
         events += [
             JoinSent(),
             MemberIdGiven("n"),
             Joined(state.member_id or "m", generation, False),
             CoordinatorLost(),
         ]
-    elif state.phase is Phase.SYNCING:
+    elif state.phase is MemberPhase.SYNCING:
         events += [Synced(tuple(share)), CoordinatorLost()]
     if state.handover is not None:
         events.append(HandoverDone() if state.handing_over else HandoverBegan())
@@ -282,10 +282,10 @@ def test_whatever_happens(
             assert state.owned == before, "only the application gives and takes"
         if handing_over and not isinstance(event, HandoverDone):
             assert state.handing_over, "a handover that has begun is gone through"
-        if not cooperative and state.phase in (Phase.JOINING, Phase.SYNCING):
+        if not cooperative and state.phase in (MemberPhase.JOINING, MemberPhase.SYNCING):
             assert state.owned == ()
         if state.handover is not None and not handing_over and not state.handing_over:
-            assert state.phase in (*BEATING, Phase.OUT)
+            assert state.phase in (*BEATING, MemberPhase.OUT)
             assert set(state.handover.revoked) <= set(state.owned)
             assert not set(state.handover.added) & set(state.owned)
         if state.owned and not state.is_member:

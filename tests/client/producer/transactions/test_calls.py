@@ -12,7 +12,7 @@ from oncelog import GroupMetadata, OffsetAndMetadata, TopicPartition
 from oncelog.config import ConnectionOptions
 from oncelog.core.router import Router
 from oncelog.errors import DeadlineExceededError, InvalidTxnStateError, ProducerFencedError
-from oncelog.producer.transactions.calls import Identity, TxnCalls
+from oncelog.producer.transactions.calls import ProducerIdentity, TxnCalls
 from oncelog_protocol.errors import (
     OffsetMetadataTooLargeError,
     UnknownMemberIdError,
@@ -51,12 +51,12 @@ def last(cluster: FakeCluster, api: ApiKey) -> object:
 @pytest.mark.asyncio
 async def test_an_identity_then_another() -> None:
     async with calls() as (cluster, asked):
-        first = await asked.init(Identity(), soon())
+        first = await asked.init(ProducerIdentity(), soon())
         assert last(cluster, ApiKey.INIT_PID) == wire.InitPidRequest("id", 5_000, -1, -1)
         second = await asked.init(first, soon())
         assert last(cluster, ApiKey.INIT_PID) == wire.InitPidRequest("id", 5_000, *first)
         assert second == (first.producer_id, first.producer_epoch + 1)
-        await asked.init(Identity(), soon())
+        await asked.init(ProducerIdentity(), soon())
         with pytest.raises(ProducerFencedError):
             await asked.init(first, soon())
 
@@ -64,7 +64,7 @@ async def test_an_identity_then_another() -> None:
 @pytest.mark.asyncio
 async def test_ends_and_their_repeats() -> None:
     async with calls() as (cluster, asked):
-        identity = await asked.init(Identity(), soon())
+        identity = await asked.init(ProducerIdentity(), soon())
         with pytest.raises(InvalidTxnStateError):
             await asked.end(identity, True, soon())
         await asked.commit_offsets(identity, OFFSETS, GROUP, soon())
@@ -79,7 +79,7 @@ async def test_ends_and_their_repeats() -> None:
 @pytest.mark.asyncio
 async def test_offsets_with_who_commits_them() -> None:
     async with calls() as (cluster, asked):
-        identity = await asked.init(Identity(), soon())
+        identity = await asked.init(ProducerIdentity(), soon())
         await asked.commit_offsets(identity, OFFSETS, GROUP, soon())
         assert last(cluster, ApiKey.TXN_OFFSET_COMMIT) == wire.TxnOffsetCommitRequest(
             "id",
@@ -106,7 +106,7 @@ async def test_offsets_with_who_commits_them() -> None:
 @pytest.mark.asyncio
 async def test_a_partitions_error_is_that_of_all() -> None:
     async with calls() as (cluster, asked):
-        identity = await asked.init(Identity(), soon())
+        identity = await asked.init(ProducerIdentity(), soon())
         codes = [UnknownTopicOrPartitionError.code, 0]
         handle = cluster.transactions.handle
 
@@ -127,7 +127,7 @@ async def test_a_partitions_error_is_that_of_all() -> None:
 @pytest.mark.asyncio
 async def test_a_deadline_says_whether_anything_was_done() -> None:
     async with calls(1) as (cluster, asked):
-        identity = await asked.init(Identity(), soon())
+        identity = await asked.init(ProducerIdentity(), soon())
         await asked.commit_offsets(identity, OFFSETS, GROUP, soon())
         cluster.rule(ApiKey.END_TXN, Action.DROP_AFTER, times=10**6)
         with pytest.raises(DeadlineExceededError) as caught:

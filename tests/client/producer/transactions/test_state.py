@@ -7,17 +7,17 @@ import itertools
 import pytest
 
 from oncelog.errors import ProducerFencedError, TransactionAbortableError
-from oncelog.producer.transactions.state import NEXT, Phase, TxnState
+from oncelog.producer.transactions.state import NEXT, ProducerPhase, ProducerTxnState
 
 
-def at(phase: Phase) -> TxnState:
-    state = TxnState()
+def at(phase: ProducerPhase) -> ProducerTxnState:
+    state = ProducerTxnState()
     state.phase = phase
     return state
 
 
-@pytest.mark.parametrize(("old", "new"), list(itertools.product(Phase, Phase)))
-def test_only_what_the_table_allows(old: Phase, new: Phase) -> None:
+@pytest.mark.parametrize(("old", "new"), list(itertools.product(ProducerPhase, ProducerPhase)))
+def test_only_what_the_table_allows(old: ProducerPhase, new: ProducerPhase) -> None:
     state = at(old)
     if new in NEXT[old]:
         state.move(new, ValueError())
@@ -29,17 +29,21 @@ def test_only_what_the_table_allows(old: Phase, new: Phase) -> None:
 
 
 def test_every_phase_but_the_last_leads_somewhere() -> None:
-    reached = {Phase.UNINITIALIZED, *(phase for after in NEXT.values() for phase in after)}
-    assert reached == set(Phase)
-    assert [phase for phase in Phase if not NEXT[phase]] == [Phase.FATAL]
-    assert all(Phase.FATAL in NEXT[phase] for phase in Phase if phase is not Phase.FATAL)
+    reached = {ProducerPhase.UNINITIALIZED, *(phase for after in NEXT.values() for phase in after)}
+    assert reached == set(ProducerPhase)
+    assert [phase for phase in ProducerPhase if not NEXT[phase]] == [ProducerPhase.FATAL]
+    assert all(
+        ProducerPhase.FATAL in NEXT[phase]
+        for phase in ProducerPhase
+        if phase is not ProducerPhase.FATAL
+    )
 
 
 def test_what_is_fatal_is_raised_anew_each_time() -> None:
-    state = at(Phase.READY)
+    state = at(ProducerPhase.READY)
     state.raise_if_fatal()
     cause = ProducerFencedError("by somebody")
-    state.move(Phase.FATAL, cause)
+    state.move(ProducerPhase.FATAL, cause)
     raised = []
     for _ in range(2):
         with pytest.raises(ProducerFencedError, match="by somebody") as caught:
@@ -55,14 +59,14 @@ def test_what_is_fatal_is_raised_anew_each_time() -> None:
 
 
 def test_what_is_abortable_says_why_until_the_next_begins() -> None:
-    state = at(Phase.OPEN)
+    state = at(ProducerPhase.OPEN)
     cause = ValueError("the reason")
-    state.move(Phase.ABORTABLE, cause)
+    state.move(ProducerPhase.ABORTABLE, cause)
     error = state.abortable()
     assert isinstance(error, TransactionAbortableError)
     assert "the reason" in str(error)
     assert error.__cause__ is cause
-    state.move(Phase.ABORTING)
+    state.move(ProducerPhase.ABORTING)
     assert state.cause is cause
-    state.move(Phase.READY)
+    state.move(ProducerPhase.READY)
     assert state.cause is None

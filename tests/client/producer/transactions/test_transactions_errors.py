@@ -19,7 +19,7 @@ from oncelog.errors import (
     TransactionOutcomeUnknownError,
 )
 from oncelog.producer.safeguards import ProducerSafeguards
-from oncelog.producer.transactions.state import Phase
+from oncelog.producer.transactions.state import ProducerPhase
 from oncelog_protocol.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -292,7 +292,7 @@ async def test_a_zombies_batches_fence_it_too() -> None:
         await zombie.begin_transaction()
         with pytest.raises(ProducerFencedError):
             await zombie.send("t", b"zombie")
-        assert transactions(zombie).phase is Phase.FATAL
+        assert transactions(zombie).phase is ProducerPhase.FATAL
 
 
 @pytest.mark.asyncio
@@ -431,7 +431,7 @@ async def test_a_commit_that_is_cancelled() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert transactions(producer).phase is Phase.ABORTABLE
+        assert transactions(producer).phase is ProducerPhase.ABORTABLE
         held.release.set()
         await producer.abort_transaction()
 
@@ -443,7 +443,7 @@ async def test_a_commit_that_is_cancelled() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert transactions(producer).phase is Phase.UNKNOWN
+        assert transactions(producer).phase is ProducerPhase.UNKNOWN
         held.release.set()
         await commit_one(producer, b"x", partition=0)
         assert committed_of(cluster, "t") == [b"w", b"x"]
