@@ -47,14 +47,14 @@ from oncelog_broker.server.listener import Listener
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.quotas import BytePool
-from oncelog_broker.server.router import Router
+from oncelog_broker.server.request_dispatcher import RequestDispatcher
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
+from oncelog_controller.broker_lifecycle import BrokerLifecycle, DuplicateBrokerIdError
 from oncelog_controller.campaign import elected_in
 from oncelog_controller.clock_exchange import ClockExchange
 from oncelog_controller.existence import is_deleted
 from oncelog_controller.life import ask_life
-from oncelog_controller.membership import DuplicateBrokerIdError, Membership
 from oncelog_controller.runner import ControllerRunner
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import DataClaim, DataLoss, KeptPartitions
@@ -133,7 +133,7 @@ class Broker:
         )
         self.image = MetadataImage()
         self.clock_watch = self._make_clock_watch(clock)
-        self.router = self._make_router()
+        self.dispatcher = self._make_dispatcher()
         self.pool = BytePool(config.queued_max_bytes)
         self.listeners: dict[str, Listener] = {}
         self.logs = self._make_logs(safeguards)
@@ -150,7 +150,7 @@ class Broker:
         self._giving_way = GivingWay(self.logs, self.replicas, calls, when_stalled=stalled)
         self.coordination = self._make_coordination(coordinator_safeguards)
         self.transactions = self._make_transactions(coordinator_safeguards)
-        self.membership: Membership | None = None
+        self.lifecycle: BrokerLifecycle | None = None
         self._stopping = False
 
     def _make_clock_watch(self, wall: WallClock) -> ClockWatch:
@@ -177,9 +177,9 @@ class Broker:
         listener, check = self.config.inter_broker_listener, self._check_identity
         return BrokerConnector(self.broker_id, self.image, listener, check_identity=check)
 
-    def _make_router(self) -> Router:
-        """Make the router; clusters for tests put their faults in front of it."""
-        return Router(self.tasks, self.authorizer, check_identity=self._check_identity)
+    def _make_dispatcher(self) -> RequestDispatcher:
+        """Make the dispatcher; clusters for tests put their faults in front of it."""
+        return RequestDispatcher(self.tasks, self.authorizer, check_identity=self._check_identity)
 
     def _make_runner(self, safeguards: ControllerSafeguards | None) -> ControllerRunner:
         self._asks_registered_life = safeguards is None or safeguards.ask_registered_life
@@ -306,8 +306,8 @@ class Broker:
         check_directories(self.files, self.config)
         self.phase = BrokerPhase.CONNECTING
         await self._store.start()
-        self.membership = membership = self._make_membership()
-        self.image.begin(await membership.cluster_id())
+        self.lifecycle = lifecycle = self._make_lifecycle()
+        self.image.begin(await lifecycle.cluster_id())
         await self.clock_watch.look()
         self.phase = BrokerPhase.LOADING
         await self._load_logs()
@@ -315,14 +315,14 @@ class Broker:
         self._install_handlers()
         await self.listeners[self.config.inter_broker_listener].serve(self.identity)
         self.phase = BrokerPhase.REGISTERING
-        await self._register(membership)
+        await self._register(lifecycle)
         await self.runner.start(self.image.cluster_id)
         self.phase = BrokerPhase.WAITING
         await self._first_metadata()
         self.tasks.spawn("clock watch", self.clock_watch.run())
         self.tasks.spawn("first block of producer ids", self.producer_ids.stock())
         self.tasks.spawn("giving way", self._giving_way.run())
-        self.router.serve_clients()
+        self.dispatcher.serve_clients()
         for name, listener in self.listeners.items():
             if name != self.config.inter_broker_listener:
                 await listener.serve(self.identity)
@@ -340,7 +340,7 @@ class Broker:
             listener = Listener(
                 wanted.name,
                 internal=internal,
-                router=self.router,
+                dispatcher=self.dispatcher,
                 limits=self.live.connections,
                 pool=self.pool,
                 names_askers=internal and self._check_identity,
@@ -366,8 +366,8 @@ class Broker:
             # To register now would say to the controller that the data is gone.
             raise BrokerFailedError("no log directory is usable: see what was logged of each")
 
-    def _make_membership(self) -> Membership:
-        return Membership(
+    def _make_lifecycle(self) -> BrokerLifecycle:
+        return BrokerLifecycle(
             self._store,
             broker_id=self.broker_id,
             listeners=advertised_listeners(self.config, self.addresses),
@@ -381,11 +381,11 @@ class Broker:
             ask=ask_life if self._asks_registered_life else None,
         )
 
-    async def _register(self, membership: Membership) -> None:
-        membership.on_registered.append(self._registered)
-        membership.on_failed.append(self._fail)
+    async def _register(self, lifecycle: BrokerLifecycle) -> None:
+        lifecycle.on_registered.append(self._registered)
+        lifecycle.on_failed.append(self._fail)
         try:
-            await membership.register()
+            await lifecycle.register()
         except DuplicateBrokerIdError as exc:
             problem, _, remedy = str(exc).partition("; ")
             raise ConfigError("broker_id", problem, _sentence(remedy)) from exc
@@ -395,7 +395,7 @@ class Broker:
         if self.config.auto_create_topics_enable:
             creation = TopicCreation(self._admin_controller, self.tasks, self.authorizer)
         install_handlers(
-            self.router,
+            self.dispatcher,
             broker_id=self.broker_id,
             identity=self.identity,
             files=self.files,
@@ -493,8 +493,8 @@ class Broker:
         """Put on record what may be lost with a directory before the broker ends for it, or the
         next life would not know. Without the store that life could not register either."""
         lossy = await self.logs.continuity.directory_failed(directory)
-        if lossy and self.membership is not None and self.broker_epoch >= 0:
-            await self.membership.report_loss(lossy)
+        if lossy and self.lifecycle is not None and self.broker_epoch >= 0:
+            await self.lifecycle.report_loss(lossy)
         if not any(d.online for d in self.logs.dirs):
             self._fail(BrokerFailedError("no log directory is usable any more"))
         else:
@@ -502,8 +502,8 @@ class Broker:
 
     def _report_storage_failure(self) -> None:
         """Have the controller ask which replicas here have failed."""
-        if self.membership is not None and not self._stopping:
-            report = self.membership.report_storage_failure()
+        if self.lifecycle is not None and not self._stopping:
+            report = self.lifecycle.report_storage_failure()
             self.tasks.spawn("reporting failed replicas", report)
 
     def _task_failed(self, name: str, error: BaseException) -> None:
@@ -527,8 +527,8 @@ class Broker:
         if clean and self.config.controlled_shutdown_enable:
             await self._step("controlled shutdown", self._controlled_shutdown())
         await self._step("resigning", self.runner.stop(), timeout_s=STORE_STEP_S)
-        if self.membership is not None:
-            await self._step("leaving", self.membership.close(), timeout_s=STORE_STEP_S)
+        if self.lifecycle is not None:
+            await self._step("leaving", self.lifecycle.close(), timeout_s=STORE_STEP_S)
         await self._step("giving up the transactions", self.transactions.stop())
         await self._step("giving up the groups", self.coordination.stop())
         for listener in self.listeners.values():

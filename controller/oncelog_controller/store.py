@@ -1,4 +1,4 @@
-"""The metadata store is a port: it is what the controller and membership need of ZooKeeper.
+"""The metadata store is a port: it is what the controller and brokers need of ZooKeeper.
 
 Pure declarations; ``zookeeper.py`` fulfils them over kazoo, the tests over memory. Rules of every
 version, checked by one contract suite:

@@ -12,7 +12,7 @@ import difflib
 from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
-from oncelog_broker.server.router import refusal
+from oncelog_broker.server.request_dispatcher import refusal
 from oncelog_protocol.errors import ERRORS, ApiError
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.metadata import MetadataResponse

@@ -26,7 +26,7 @@ from typing import Any
 from oncelog_broker.app import Broker
 from oncelog_broker.server.connection import ResponseSlot
 from oncelog_broker.server.request import Buffer, RequestContext
-from oncelog_broker.server.router import Router
+from oncelog_broker.server.request_dispatcher import RequestDispatcher
 from oncelog_protocol.connection import IncomingRequest
 from oncelog_protocol.errors import ApiError, RemoteProtocolError
 from oncelog_protocol.messages.base import ApiKey, Request
@@ -219,11 +219,11 @@ class TestableBroker(Broker):
         self._plan = plan
         super().__init__(*args, **kwargs)
 
-    def _make_router(self) -> Router:
-        return FaultyRouter(self, self._plan)
+    def _make_dispatcher(self) -> RequestDispatcher:
+        return FaultyDispatcher(self, self._plan)
 
 
-class FaultyRouter(Router):
+class FaultyDispatcher(RequestDispatcher):
     """It looks whether a fault is for a request before it is served."""
 
     def __init__(self, broker: Broker, plan: FaultPlan) -> None:
@@ -234,7 +234,7 @@ class FaultyRouter(Router):
     def dispatch(
         self, context: RequestContext, incoming: IncomingRequest, respond: ResponseSlot
     ) -> None:
-        """See ``Router``."""
+        """See ``RequestDispatcher``."""
         request = incoming.message
         if request is None or not self._plan.faults:
             super().dispatch(context, incoming, respond)

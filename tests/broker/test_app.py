@@ -540,4 +540,4 @@ async def test_without_a_metadata_store_the_start_fails_and_leaves_nothing_open(
         await cluster.start_broker(1)
     cluster.zookeeper.start()
     async with cluster:
-        assert cluster.brokers[1].router.ready
+        assert cluster.brokers[1].dispatcher.ready

@@ -70,7 +70,7 @@ class LosesAnswers(ProduceHandler):
 def lose_answers(cluster: Cluster, broker_id: int, every: int) -> LosesAnswers:
     broker = cluster.brokers[broker_id]
     handler = LosesAnswers(broker, every)
-    broker.router.install({ApiKey.PRODUCE: handler}, {})
+    broker.dispatcher.install({ApiKey.PRODUCE: handler}, {})
     return handler
 
 

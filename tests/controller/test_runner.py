@@ -293,9 +293,9 @@ async def test_an_expired_controller_comes_back_as_a_broker() -> None:
         await cluster.create("t", [1, 2])
         first = await cluster.controller()
         assert first.store.session_id is not None
-        before = first.membership.broker_epoch
+        before = first.lifecycle.broker_epoch
         cluster.zookeeper.expire(first.store.session_id)
-        await eventually(lambda: first.membership.broker_epoch > before)
+        await eventually(lambda: first.lifecycle.broker_epoch > before)
         controller = await cluster.controller()
         assert controller.runner.epoch == 2
         assert controller.runner.term is not None
@@ -333,12 +333,12 @@ async def test_a_session_that_runs_out_takes_the_broker_away() -> None:
 async def test_without_a_registration_nobody_campaigns() -> None:
     async with ControllerCluster(1) as cluster:
         first = await cluster.controller()
-        await first.membership.close()
+        await first.lifecycle.close()
         await first.store.delete(znodes.CONTROLLER)
         await eventually(lambda: not first.runner.is_active)
         await asyncio.sleep(0.05)
         assert not first.runner.is_active
-        await first.membership._try()
+        await first.lifecycle._try()
         await cluster.controller()
 
 

@@ -108,7 +108,7 @@ async def stranger(cluster: SimCluster, broker_id: int) -> None:
         for name, topic in sorted(image.topics.items())
         if not name.startswith("__")
     ]
-    process.run(broker.router.install, {ApiKey.METADATA: Tacit()}, {})
+    process.run(broker.dispatcher.install, {ApiKey.METADATA: Tacit()}, {})
     request = CreateTopicsRequest(topics, 10_000)
     await process.call(broker.runner.handle(request), "create topics")
     await until(

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from oncelog_controller import znodes
+from oncelog_controller.broker_lifecycle import BrokerLifecycle
 from oncelog_controller.config import ControllerConfig
-from oncelog_controller.membership import Membership
 from oncelog_controller.runner import ControllerRunner
 from oncelog_controller.state import DataClaim, DataLoss, PartitionState
 from oncelog_controller.store import NodeStat
@@ -37,7 +37,7 @@ class Member:
         self.store = store
         self.sessions: list[int] = []
         self.failures: list[BaseException] = []
-        self.membership = Membership(
+        self.lifecycle = BrokerLifecycle(
             store,
             broker_id=broker.broker_id,
             listeners=broker.listeners,
@@ -49,8 +49,8 @@ class Member:
             inter_broker_listener="internal",
             session_timeout_s=6.0,
         )
-        self.membership.on_registered.append(self._registered)
-        self.membership.on_failed.append(self.failures.append)
+        self.lifecycle.on_registered.append(self._registered)
+        self.lifecycle.on_failed.append(self.failures.append)
         self.tasks = Tasks(f"member-{broker.broker_id}")
         self.runner = ControllerRunner(
             broker_id=broker.broker_id,
@@ -70,14 +70,14 @@ class Member:
 
     async def start(self) -> None:
         await self.store.start()
-        await self.membership.register()
+        await self.lifecycle.register()
         await self.runner.start()
 
     async def stop(self) -> None:
         """Stop cleanly."""
         await self.runner.stop()
         await self.tasks.close()
-        await self.membership.close()
+        await self.lifecycle.close()
         await self.store.close()
         await self.broker.die()
 
@@ -87,7 +87,7 @@ class Member:
         await self.broker.die()
         await self.tasks.close()
         await self.runner._links.close()
-        await self.membership._tasks.close()
+        await self.lifecycle._tasks.close()
 
 
 class ControllerCluster:

@@ -14,7 +14,7 @@ from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
 from oncelog_broker.server.listener import Listener
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.request import ConnectionState, RequestContext, Respond
-from oncelog_broker.server.router import Router
+from oncelog_broker.server.request_dispatcher import RequestDispatcher
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.base import ApiKey
@@ -140,18 +140,18 @@ class ServerUnderTest:
     ) -> None:
         self.identity = identity
         self.tasks = Tasks("test")
-        self.router = Router(self.tasks, authorizer or AllowAllAuthorizer())
-        self.router.install({ApiKey.API_VERSIONS: ApiVersionsHandler(identity)}, {})
-        self.router.install(handlers or {}, async_handlers or {})
+        self.dispatcher = RequestDispatcher(self.tasks, authorizer or AllowAllAuthorizer())
+        self.dispatcher.install({ApiKey.API_VERSIONS: ApiVersionsHandler(identity)}, {})
+        self.dispatcher.install(handlers or {}, async_handlers or {})
         if ready:
-            self.router.serve_clients()
+            self.dispatcher.serve_clients()
         self.pool = BytePool(pool_bytes)
         self._peers: list[RawPeer] = []
         name = "internal" if internal else "external"
         self.listener = Listener(
             name,
             internal=internal,
-            router=self.router,
+            dispatcher=self.dispatcher,
             limits=limits or connection_settings(sweep_s=0.02),
             pool=self.pool,
         )

@@ -56,8 +56,8 @@ class BrokerMetrics:
         page.add(c.BROKER_INFO, 1, self._release, broker.image.cluster_id, rack)
         page.add(c.BROKER_PHASE, 1, broker.phase.label)
         page.add(c.BROKER_READY, probes.ready(broker).ok)
-        membership = broker.membership
-        page.add(c.BROKER_REGISTRATIONS, membership.registrations if membership is not None else 0)
+        lifecycle = broker.lifecycle
+        page.add(c.BROKER_REGISTRATIONS, lifecycle.registrations if lifecycle is not None else 0)
         page.add(c.STORE_CONNECTED, broker.metadata_store.state is SessionState.CONNECTED)
         page.add(c.CLOCK_LEAPS, broker.clock.leaps)
         page.add(c.CLOCK_ERROR, broker.clock.error_ms / 1000)

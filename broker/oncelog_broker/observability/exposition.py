@@ -59,7 +59,7 @@ class Exposition:
     def start(self) -> None:
         """Begin to measure latencies, sync times, traffic, the event loop's lag and ends of
         partitions."""
-        self._broker.router.stats.measure_with(self._stopwatch)
+        self._broker.dispatcher.stats.measure_with(self._stopwatch)
         for log_dir in self._broker.logs.dirs:
             log_dir.flusher.measure_with(self._stopwatch)
         self._broker.replicas.traffic.count_by_itself(self._broker.config.metrics_topics_max)

@@ -65,7 +65,7 @@ def ready(broker: Broker) -> ProbeVerdict:
     store = broker.metadata_store
     if store.state is SessionState.DISCONNECTED:
         warnings.append("no contact with ZooKeeper; serving until the session expires")
-    if broker.membership is None or not broker.membership.is_registered:
+    if broker.lifecycle is None or not broker.lifecycle.is_registered:
         expired = store.state is SessionState.EXPIRED
         why = "the ZooKeeper session has expired" if expired else "it is registering again"
         return ProbeVerdict(False, "fenced", [why], warnings)

@@ -16,7 +16,7 @@ class RequestMetrics:
 
     async def collect(self, page: Page) -> None:
         """Add the samples of every API and of every listener to ``page``."""
-        for stats in self._broker.router.stats.all():
+        for stats in self._broker.dispatcher.stats.all():
             page.add(c.REQUESTS, stats.started, stats.name)
             page.add(c.REQUESTS_PARKED, stats.waiting, stats.name)
             page.add_histogram(c.REQUEST_LATENCY, stats.latency, stats.name)

@@ -70,7 +70,7 @@ NOTHING = Access("", "")
 """Everybody may."""
 
 BETWEEN_BROKERS = Access(CLUSTER_ACTION, CLUSTER)
-"""The router asks for it before any handler, for every API between brokers."""
+"""The dispatcher asks for it before any handler, for every API between brokers."""
 
 _REFUSALS: dict[str, type[ApiError]] = {
     CLUSTER: ClusterAuthorizationFailedError,

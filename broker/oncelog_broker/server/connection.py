@@ -1,4 +1,4 @@
-"""A connection takes bytes in, hands requests to the router, and answers in request order.
+"""A connection takes bytes in, hands requests to the dispatcher, and answers in request order.
 
 Rules
 -----
@@ -44,7 +44,7 @@ MEASURED_APIS = frozenset({ApiKey.FETCH})
 
 
 class Dispatcher(Protocol):
-    """A connection hands its requests to this: ``router.Router``."""
+    """A connection hands its requests to this: ``request_dispatcher.RequestDispatcher``."""
 
     stats: RequestStats
 
@@ -71,7 +71,7 @@ class Acceptor(Protocol):
     loop: asyncio.AbstractEventLoop
 
     @property
-    def router(self) -> Dispatcher:
+    def dispatcher(self) -> Dispatcher:
         """Return where requests go."""
         ...
 
@@ -152,7 +152,7 @@ class ServerChannel(asyncio.BufferedProtocol):
     def __init__(self, listener: Acceptor) -> None:
         self.listener = listener
         self.limits = listener.limits
-        self.stats = listener.router.stats
+        self.stats = listener.dispatcher.stats
         self.arrived = 0.0
         """The newest requests arrived then, by the stopwatch of the statistics."""
         self.machine = ServerConnection(
@@ -398,7 +398,7 @@ class ServerChannel(asyncio.BufferedProtocol):
             slot(ApiVersionsResponse(code, supported_ranges(), me.cluster_id, me.broker_id))
             return
         try:
-            self.listener.router.dispatch(context, incoming, slot)
+            self.listener.dispatcher.dispatch(context, incoming, slot)
         except RemoteProtocolError as exc:
             self.protocol_error(exc)
         incoming.release()

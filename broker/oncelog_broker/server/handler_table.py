@@ -1,4 +1,4 @@
-"""Every API gets its handler from this table, which the application gives to the router."""
+"""Every API gets its handler from this table, which the application gives to the dispatcher."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from oncelog_broker.server.handlers.write_txn_markers import WriteTxnMarkersHand
 from oncelog_broker.server.internal_topics import InternalTopics
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.producer_ids import ProducerIds
-from oncelog_broker.server.router import Router
+from oncelog_broker.server.request_dispatcher import RequestDispatcher
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
 from oncelog_protocol.identity import UNKNOWN, Identity
@@ -52,7 +52,7 @@ from oncelog_runtime.files import Files
 
 
 def install_handlers(
-    router: Router,
+    dispatcher: RequestDispatcher,
     *,
     broker_id: int,
     files: Files,
@@ -71,10 +71,10 @@ def install_handlers(
     authorizer: Authorizer,
     identity: Identity = UNKNOWN,
 ) -> None:
-    """Give ``router`` a handler for every API of the registry."""
+    """Give ``.dispatcher`` a handler for every API of the registry."""
     requests = ControllerRequests(controller, authorizer)
-    router.install({}, api_table.handlers(api_table.CONTROLLER, requests, authorizer))
-    router.install(
+    dispatcher.install({}, api_table.handlers(api_table.CONTROLLER, requests, authorizer))
+    dispatcher.install(
         {
             ApiKey.API_VERSIONS: ApiVersionsHandler(identity),
             ApiKey.PRODUCE: ProduceHandler(replicas, authorizer, transactions.verifier),
@@ -100,19 +100,24 @@ def install_handlers(
             ApiKey.INIT_PID: InitPidHandler(producer_ids, transactions.transactions, authorizer),
         },
     )
-    router.install({ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(image, topics, authorizer)}, {})
-    _install_group_handlers(router, coordination, image, authorizer)
+    dispatcher.install(
+        {ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(image, topics, authorizer)}, {}
+    )
+    _install_group_handlers(dispatcher, coordination, image, authorizer)
     _install_transaction_handlers(
-        router, transactions, coordination, image, topics, replicas, authorizer
+        dispatcher, transactions, coordination, image, topics, replicas, authorizer
     )
 
 
 def _install_group_handlers(
-    router: Router, coordination: GroupCoordination, image: MetadataImage, authorizer: Authorizer
+    dispatcher: RequestDispatcher,
+    coordination: GroupCoordination,
+    image: MetadataImage,
+    authorizer: Authorizer,
 ) -> None:
     groups = coordination.groups
-    router.install(api_table.handlers(api_table.GROUPS, groups, authorizer), {})
-    router.install(
+    dispatcher.install(api_table.handlers(api_table.GROUPS, groups, authorizer), {})
+    dispatcher.install(
         {
             ApiKey.OFFSET_COMMIT: OffsetCommitHandler(groups, authorizer, image),
             ApiKey.OFFSET_FETCH: OffsetFetchHandler(groups, authorizer),
@@ -128,7 +133,7 @@ def _install_group_handlers(
 
 
 def _install_transaction_handlers(
-    router: Router,
+    dispatcher: RequestDispatcher,
     coordination: TransactionCoordination,
     groups: GroupCoordination,
     image: MetadataImage,
@@ -137,8 +142,8 @@ def _install_transaction_handlers(
     authorizer: Authorizer,
 ) -> None:
     transactions, writer = coordination.transactions, coordination.marker_writer
-    router.install(api_table.handlers(api_table.TRANSACTIONS, transactions, authorizer), {})
-    router.install(
+    dispatcher.install(api_table.handlers(api_table.TRANSACTIONS, transactions, authorizer), {})
+    dispatcher.install(
         {
             ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnHandler(
                 transactions, authorizer, image, replicas.deadlines

@@ -56,7 +56,7 @@ class Listener:
         name: str,
         *,
         internal: bool,
-        router: Dispatcher,
+        dispatcher: Dispatcher,
         limits: ConnectionLimits,
         pool: BytePool,
         names_askers: bool | None = None,
@@ -65,7 +65,7 @@ class Listener:
         brokers."""
         self.name = name
         self.internal = internal
-        self.router = router
+        self.dispatcher = dispatcher
         self.limits = limits
         self.pool = pool
         self.principal = ANONYMOUS

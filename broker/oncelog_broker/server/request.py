@@ -9,8 +9,8 @@ Rules
   data).
 * ``respond(None)`` ends a request that gets no response on the wire (Produce with acks=0).
 * Errors of single items travel in the message. An :class:`~oncelog_protocol.errors.ApiError` raised
-  by ``handle`` (or given by ``handle_async``) refuses the whole request: the router answers with an
-  otherwise empty response of the API's class that carries its ``error_code``.
+  by ``handle`` (or given by ``handle_async``) refuses the whole request: the dispatcher answers
+  with an otherwise empty response of the API's class that carries its ``error_code``.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Handler(Protocol):
 
 
 class AsyncHandler(Protocol):
-    """It serves one API whose answer must be awaited; the router runs it in a supervised task.
+    """It serves one API whose answer must be awaited; the dispatcher runs it in a supervised task.
 
     The payload is not passed on: no such API carries one.
     """

@@ -85,13 +85,13 @@ async def test_zookeeper_lost_and_session_expired(tmp_path: Path) -> None:
 async def test_a_broker_that_registers_again_is_fenced_until_it_has(tmp_path: Path) -> None:
     """It is seen through the port; it cannot register while the store does not answer."""
     async with observed(tmp_path) as seen:
-        membership = seen.cluster.brokers[1].membership
-        assert membership is not None
-        membership._renewing = True
+        lifecycle = seen.cluster.brokers[1].lifecycle
+        assert lifecycle is not None
+        lifecycle._renewing = True
         got = await seen.get("/readyz")
         assert (got.status, got.document["status"]) == (503, "fenced")
         assert await statuses(seen) == NOT_READY
-        membership._renewing = False
+        lifecycle._renewing = False
         assert await statuses(seen) == HEALTHY
 
 

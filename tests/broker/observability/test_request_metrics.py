@@ -31,7 +31,7 @@ async def test_requests_latencies_errors_and_what_waits(tmp_path: Path) -> None:
             ("Produce", "UNKNOWN_TOPIC_OR_PARTITION"): 1
         }
         assert before["oncelog_connections"]["external",] >= 1
-        stats = seen.cluster.brokers[1].router.stats.of(FetchRequest.api_key)
+        stats = seen.cluster.brokers[1].dispatcher.stats.of(FetchRequest.api_key)
         assert stats.waiting == 0
         wanted = [FetchTopic("t", [FetchPartition(0, 3, 1 << 20)])]
         fetch = FetchRequest(-1, -1, 20_000, 1, 1 << 20, 0, -1, wanted)
@@ -52,9 +52,9 @@ async def test_requests_latencies_errors_and_what_waits(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_nothing_is_measured_without_a_port(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
-        router = seen.cluster.brokers[1].router
-        router.stats.measure_with(None)
-        latency = router.stats.of(DescribeClusterRequest.api_key).latency
+        dispatcher = seen.cluster.brokers[1].dispatcher
+        dispatcher.stats.measure_with(None)
+        latency = dispatcher.stats.of(DescribeClusterRequest.api_key).latency
         await seen.cluster.call(1, DescribeClusterRequest())
         assert latency.count == 0
-        assert router.stats.of(DescribeClusterRequest.api_key).answered == 1
+        assert dispatcher.stats.of(DescribeClusterRequest.api_key).answered == 1

@@ -265,7 +265,7 @@ async def test_leaders_are_elected_for_who_may_alter_the_cluster() -> None:
 async def test_brokers_get_the_controllers_answer_as_it_is(api: ApiKey) -> None:
     request, response = OF_BROKERS[api]
     controller = ControllerStub(response)
-    nobody = DenyAll()  # the router has asked before
+    nobody = DenyAll()  # the dispatcher has asked before
     served = handlers(CONTROLLER, ControllerRequests(controller, nobody), nobody)
     assert await served[api].handle_async(make_context(), request) is response
     assert (controller.requests, controller.internal) == ([request], [True])

@@ -19,7 +19,7 @@ def is_empty(directory: Path) -> bool:
 async def test_no_api_is_left_out(tmp_path: Path) -> None:
     broker = Cluster(tmp_path, 1).make_broker(1)
     install_handlers(
-        broker.router,
+        broker.dispatcher,
         broker_id=1,
         files=broker.files,
         logs=broker.logs,
@@ -36,5 +36,5 @@ async def test_no_api_is_left_out(tmp_path: Path) -> None:
         take_settings=broker.live.take,
         authorizer=broker.authorizer,
     )
-    assert broker.router.served == frozenset(REQUESTS)
+    assert broker.dispatcher.served == frozenset(REQUESTS)
     assert is_empty(tmp_path), "a broker that is only made makes nothing"

@@ -233,7 +233,7 @@ async def test_who_meant_another_broker_gets_one_answer_and_one_line(
         assert (code, cluster_id, broker_id) == (RebootstrapRequiredError.code, "cluster", 2)
         assert await peer.closed_within(1.0), "and what was sent behind it is not served"
         assert server.listener.counters.misled == 4
-        assert server.router.stats.of(METADATA).started == 0
+        assert server.dispatcher.stats.of(METADATA).started == 0
     lines = [r.getMessage() for r in caplog.records if "expected" in r.getMessage()]
     assert len(lines) == 1
     assert "expected broker 2 of cluster 'other', found broker 2 of clus" in lines[0]

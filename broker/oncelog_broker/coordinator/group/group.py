@@ -32,7 +32,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 class Group:
-    """It keeps state and does the bookkeeping; the protocol itself is in ``membership``."""
+    """It keeps state and does the bookkeeping; the protocol itself is in ``classic_protocol``."""
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id

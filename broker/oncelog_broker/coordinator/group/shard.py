@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
+from oncelog_broker.coordinator.group.classic_protocol import ClassicProtocol
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.invariants import GroupInvariantError, check_generation
 from oncelog_broker.coordinator.group.join_checks import check_group_id
 from oncelog_broker.coordinator.group.members import Caller
-from oncelog_broker.coordinator.group.membership import Membership
 from oncelog_broker.coordinator.group.offsets import (
     check_commit,
     check_fetch,
@@ -153,7 +153,7 @@ class GroupShard:
             on_change=self._forget_if_nothing,
             on_broken=self._begin_anew,
         )
-        self._membership = Membership(self._rounds, config=config, clock=clock, entropy=entropy)
+        self._protocol = ClassicProtocol(self._rounds, config=config, clock=clock, entropy=entropy)
 
     # ---- durable state
 
@@ -276,7 +276,7 @@ class GroupShard:
             if len(self._unsaved) >= self._config.group_unsaved_max:
                 raise CoordinatorNotAvailableError("too many groups are being made")
             group = Group(request.group_id, self._clock.now_ms())
-        result = self._membership.join(group, client_id, client_host, request, Caller(respond))
+        result = self._protocol.join(group, client_id, client_host, request, Caller(respond))
         if group.group_id not in self.groups:
             self.groups[group.group_id] = group
             self._unsaved[group.group_id] = None
@@ -289,19 +289,19 @@ class GroupShard:
 
         :raises ApiError: those of ``SyncGroupResponse``.
         """
-        return self._membership.sync(self._joined_group(request.group_id), request, Caller(respond))
+        return self._protocol.sync(self._joined_group(request.group_id), request, Caller(respond))
 
     def heartbeat(self, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
         """Carry out Heartbeat; raise the ApiErrors of ``HeartbeatResponse``."""
         group = self._joined_group(request.group_id)
-        return Result(reply=self._membership.heartbeat(group, request))
+        return Result(reply=self._protocol.heartbeat(group, request))
 
     def leave(self, request: LeaveGroupRequest) -> Result[LeaveGroupResponse]:
         """Carry out LeaveGroup; errors are reported per member."""
         check_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         if group is not None:
-            return self._membership.leave(group, request)
+            return self._protocol.leave(group, request)
         code = UnknownMemberIdError.code
         nobody = [
             LeavingMemberResponse(leaving.member_id, leaving.group_instance_id, code)
@@ -329,7 +329,7 @@ class GroupShard:
         if self._safeguards.fence_generation:
             member = check_commit(group, request)
             if group is not None and member is not None:
-                self._membership.sign_of_life(group, member)
+                self._protocol.sign_of_life(group, member)
         longest = self._config.offset_metadata_max_bytes
         return Result(*to_commit(group, request, self._clock.now_ms(), longest))
 
@@ -347,7 +347,7 @@ class GroupShard:
         if self._safeguards.fence_generation:
             member = check_txn_commit(group, request)
             if group is not None and member is not None:
-                self._membership.sign_of_life(group, member)
+                self._protocol.sign_of_life(group, member)
         producer_id, epoch = request.producer_id, request.producer_epoch
         self.transactions.check_epoch(producer_id, epoch)
         longest = self._config.offset_metadata_max_bytes

@@ -139,7 +139,8 @@ class ToController(_OneResource):
 
 
 class BrokerToController:
-    """It has the controller serve a broker, of which the router has seen to it that it is one."""
+    """It has the controller serve a broker, of which the dispatcher has seen to it that it is
+    one."""
 
     def __init__(self, access: Access, method: Method, authorizer: Authorizer) -> None:
         """``method`` is the controller's."""

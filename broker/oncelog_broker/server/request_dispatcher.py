@@ -1,4 +1,4 @@
-"""The router finds the handler of an API key, and turns whatever goes wrong into an answer.
+"""The dispatcher finds the handler of an API key, and turns whatever goes wrong into an answer.
 
 Order of checks: the peer speaks this API and version; the API may be used on this listener, and by
 this peer; the broker is ready; then the handler. An :class:`ApiError` refuses the whole request;
@@ -49,7 +49,7 @@ def refusal(request: Request | type[Request], code: int, message: str | None = N
     return cls.response(error_code=code)
 
 
-class Router:
+class RequestDispatcher:
     """It is the table of handlers. ``handlers`` answer at once or by callback, ``async_handlers``
     in a supervised task of ``tasks``. ``check_identity`` is the safeguard of that name."""
 

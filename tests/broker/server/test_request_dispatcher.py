@@ -1,4 +1,4 @@
-"""The router refuses some requests before a handler runs, and answers for a handler's errors."""
+"""The dispatcher refuses some requests before their handler, and answers for a handler's errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_broker.server.router import refusal
+from oncelog_broker.server.request_dispatcher import refusal
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.errors import (
     BrokerNotAvailableError,

@@ -66,7 +66,7 @@ class DuplicateBrokerIdError(OncelogError):
     """Another live process is registered under this broker id."""
 
 
-class Membership:
+class BrokerLifecycle:
     """It is one broker's place in the cluster."""
 
     def __init__(

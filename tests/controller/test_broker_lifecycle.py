@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from oncelog_controller import znodes
-from oncelog_controller.life import Life, ask_life
-from oncelog_controller.membership import (
+from oncelog_controller.broker_lifecycle import (
     SESSIONS_WAITED,
     AskLife,
+    BrokerLifecycle,
     DuplicateBrokerIdError,
-    Membership,
 )
+from oncelog_controller.life import Life, ask_life
 from oncelog_controller.state import DataClaim, DataLoss
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.identity import Identity
@@ -41,7 +41,7 @@ class Process:
         self.remembered: list[int] = []
         self.epochs: list[int] = []
         self.failures: list[BaseException] = []
-        self.membership = Membership(
+        self.lifecycle = BrokerLifecycle(
             self.store,
             broker_id=broker_id,
             listeners=[ListenerAddress("internal", "localhost", port)],
@@ -56,13 +56,13 @@ class Process:
         )
         self.claims: list[int] = []
         self.losses: dict[str, int] = {}
-        self.membership.on_registered.append(self.epochs.append)
-        self.membership.on_failed.append(self.failures.append)
+        self.lifecycle.on_registered.append(self.epochs.append)
+        self.lifecycle.on_failed.append(self.failures.append)
 
     def _claim(self, losses: Mapping[str, int]) -> DataClaim:
         self.losses = dict(losses)
-        self.claims.append(self.membership.broker_epoch)
-        return DataClaim(len(self.claims), self.membership.broker_epoch, DataLoss.NONE)
+        self.claims.append(self.lifecycle.broker_epoch)
+        return DataClaim(len(self.claims), self.lifecycle.broker_epoch, DataLoss.NONE)
 
     async def start(self) -> Process:
         await self.store.start()
@@ -74,7 +74,7 @@ class Process:
         return self.store.session_id
 
     async def close(self) -> None:
-        await self.membership.close()
+        await self.lifecycle.close()
         await self.store.close()
 
 
@@ -87,14 +87,14 @@ def registered(server: MemoryZooKeeper, broker_id: int = 1) -> Any:
 async def test_registration_and_leave() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    epoch = await process.membership.register()
+    epoch = await process.lifecycle.register()
     assert process.epochs == [epoch]
     assert process.remembered == [process.session]
     assert registered(server).rack == "r1"
     stat = await process.store.exists(znodes.broker_path(1))
     assert stat is not None
     assert stat.czxid == epoch
-    await process.membership.close()
+    await process.lifecycle.close()
     assert registered(server) is None
     await process.close()
 
@@ -104,8 +104,8 @@ async def test_the_cluster_id_is_made_once() -> None:
     server = MemoryZooKeeper()
     first = await Process(server, 1, hint="a").start()
     second = await Process(server, 2, hint="b").start()
-    assert await first.membership.cluster_id() == "a"
-    assert await second.membership.cluster_id() == "a"
+    assert await first.lifecycle.cluster_id() == "a"
+    assert await second.lifecycle.cluster_id() == "a"
     await first.close()
     await second.close()
 
@@ -115,9 +115,9 @@ async def test_the_cluster_id_is_made_once() -> None:
 async def test_lost_replies_are_found_out_by_reading(lost: str) -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    await process.membership.cluster_id()
+    await process.lifecycle.cluster_id()
     getattr(server, f"lose_{lost}")(process.session)
-    epoch = await process.membership.register()
+    epoch = await process.lifecycle.register()
     assert epoch > 0
     assert process.epochs == [epoch]
     await process.close()
@@ -129,7 +129,7 @@ async def test_a_lost_reply_for_the_cluster_id() -> None:
     process = await Process(server).start()
     creates_id = lambda ops: ops[0].path == znodes.CLUSTER_ID  # noqa: E731
     server.lose_reply(process.session, creates_id)
-    assert await process.membership.cluster_id() == "c-1"
+    assert await process.lifecycle.cluster_id() == "c-1"
     await process.close()
 
 
@@ -137,10 +137,10 @@ async def test_a_lost_reply_for_the_cluster_id() -> None:
 async def test_a_restarted_broker_removes_its_own_old_registration() -> None:
     server = MemoryZooKeeper()
     old = await Process(server).start()
-    before = await old.membership.register()
+    before = await old.lifecycle.register()
     old.store.crash()
     new = await Process(server, previous_session=old.remembered[-1]).start()
-    after = await new.membership.register()
+    after = await new.lifecycle.register()
     assert after > before
     await new.close()
 
@@ -149,10 +149,10 @@ async def test_a_restarted_broker_removes_its_own_old_registration() -> None:
 async def test_the_registration_of_anybody_else_is_fatal() -> None:
     server = MemoryZooKeeper()
     other = await Process(server).start()
-    await other.membership.register()
+    await other.lifecycle.register()
     twin = await Process(server, previous_session=77).start()
     with pytest.raises(DuplicateBrokerIdError, match="broker id 1"):
-        await twin.membership.register()
+        await twin.lifecycle.register()
     assert twin.remembered == [], "what was remembered before must not be lost"
     await twin.close()
     assert registered(server) is not None
@@ -163,7 +163,7 @@ async def test_the_registration_of_anybody_else_is_fatal() -> None:
 async def test_after_expiry_it_registers_again_with_a_new_epoch() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    first = await process.membership.register()
+    first = await process.lifecycle.register()
     old_session = process.session
     server.expire(old_session)
     await eventually(lambda: len(process.epochs) == 2)
@@ -179,7 +179,7 @@ async def test_after_expiry_it_registers_again_with_a_new_epoch() -> None:
 async def test_a_registration_of_its_expired_session_that_lingers_goes() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    await process.membership.register()
+    await process.lifecycle.register()
     server.delay = lambda kind, _: 60.0 if kind == "ephemeral" else 0.0
     server.expire(process.session)
     await eventually(lambda: len(process.epochs) == 2)
@@ -190,7 +190,7 @@ async def test_a_registration_of_its_expired_session_that_lingers_goes() -> None
 async def test_a_short_disconnection_changes_nothing() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    await process.membership.register()
+    await process.lifecycle.register()
     server.disconnect(process.session)
     assert process.store.state.value == "disconnected"
     server.reconnect(process.session)
@@ -204,7 +204,7 @@ async def test_registering_waits_for_contact() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
     server.disconnect(process.session, for_s=0.05)
-    assert await process.membership.register() > 0
+    assert await process.lifecycle.register() > 0
     await process.close()
 
 
@@ -212,7 +212,7 @@ async def test_registering_waits_for_contact() -> None:
 async def test_a_registration_that_vanishes_is_made_again() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    first = await process.membership.register()
+    first = await process.lifecycle.register()
     janitor = MemoryMetadataStore(server)
     await janitor.start()
     await janitor.delete(znodes.broker_path(1))
@@ -226,9 +226,9 @@ async def test_a_registration_that_vanishes_is_made_again() -> None:
 async def test_who_was_replaced_by_another_process_has_to_stop() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    await process.membership.register()
+    await process.lifecycle.register()
     twin = await Process(server, previous_session=process.session).start()
-    await twin.membership.register()
+    await twin.lifecycle.register()
     await eventually(lambda: process.failures)
     assert isinstance(process.failures[0], DuplicateBrokerIdError)
     await process.close()
@@ -240,9 +240,9 @@ async def test_who_was_replaced_by_another_process_has_to_stop() -> None:
 async def test_leaving_without_contact_leaves_it_to_the_session() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    await process.membership.register()
+    await process.lifecycle.register()
     server.disconnect(process.session)
-    await process.membership.close()
+    await process.lifecycle.close()
     assert registered(server) is not None
     await process.close()
 
@@ -251,11 +251,11 @@ async def test_leaving_without_contact_leaves_it_to_the_session() -> None:
 async def test_a_failed_directory_is_reported_once_and_in_spite_of_a_lost_contact() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    await process.membership.register()
+    await process.lifecycle.register()
     server.disconnect(process.session, for_s=0.05)
-    await process.membership.report_storage_failure()
+    await process.lifecycle.report_storage_failure()
     assert server.data(znodes.storage_failure_path(1)) == b""
-    await process.membership.report_storage_failure()
+    await process.lifecycle.report_storage_failure()
     await process.close()
 
 
@@ -263,15 +263,15 @@ async def test_a_failed_directory_is_reported_once_and_in_spite_of_a_lost_contac
 async def test_what_a_directory_may_have_lost_is_told_to_the_next_registration() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    epoch = await process.membership.register()
+    epoch = await process.lifecycle.register()
     assert process.losses == {}
     server.disconnect(process.session, for_s=0.05)
-    await process.membership.report_loss("first")
-    await process.membership.report_loss("second")
-    await process.membership.report_loss("second")
+    await process.lifecycle.report_loss("first")
+    await process.lifecycle.report_loss("second")
+    await process.lifecycle.report_loss("second")
     await process.close()
     successor = await Process(server).start()
-    await successor.membership.register()
+    await successor.lifecycle.register()
     assert successor.losses == {"first": epoch, "second": epoch}
     await successor.close()
 
@@ -281,12 +281,12 @@ async def test_a_session_that_ended_before_the_first_registration_is_replaced() 
     """Logs are recovered in between, which may take longer than a session lasts."""
     server = MemoryZooKeeper()
     process = await Process(server).start()
-    await process.membership.cluster_id()
+    await process.lifecycle.cluster_id()
     assert process.store.session_id is not None
     server.expire(process.store.session_id)
     await eventually(lambda: process.store.state.name == "EXPIRED")
-    assert await process.membership.register() > 0
-    await process.membership.close()
+    assert await process.lifecycle.register() > 0
+    await process.lifecycle.close()
 
 
 class Address:
@@ -305,12 +305,12 @@ class Address:
 async def test_a_copy_of_a_directory_deposes_nobody_who_answers() -> None:
     server = MemoryZooKeeper()
     original = await Process(server).start()
-    epoch = await original.membership.register()
+    epoch = await original.lifecycle.register()
     address = Address(Life.HERE)
     copy = await Process(server, previous_session=original.session, ask=address.ask).start()
-    await copy.membership.cluster_id()
+    await copy.lifecycle.cluster_id()
     with pytest.raises(DuplicateBrokerIdError, match=r"alive at localhost:9092.*copy") as caught:
-        await copy.membership.register()
+        await copy.lifecycle.register()
     assert "; stop that process first" in str(caught.value)
     asked, broker, of = address.asked[0]
     assert (asked.port, broker, of) == (9092, Identity("c-1", 1), epoch)
@@ -328,12 +328,12 @@ async def test_a_copy_of_a_directory_deposes_nobody_who_answers() -> None:
 async def test_a_life_that_is_over_is_taken_over_at_once(answer: Life) -> None:
     server = MemoryZooKeeper()
     old = await Process(server).start()
-    before = await old.membership.register()
+    before = await old.lifecycle.register()
     old.store.crash()
     address = Address(answer)
     new = await Process(server, previous_session=old.remembered[-1], ask=address.ask).start()
-    await new.membership.cluster_id()
-    assert await new.membership.register() > before
+    await new.lifecycle.cluster_id()
+    assert await new.lifecycle.register() > before
     assert len(address.asked) == 1, "and is asked once"
     await new.close()
 
@@ -342,12 +342,12 @@ async def test_a_life_that_is_over_is_taken_over_at_once(answer: Life) -> None:
 async def test_silence_is_waited_out_until_the_session_ends() -> None:
     server = MemoryZooKeeper()
     old = await Process(server).start()
-    before = await old.membership.register()
+    before = await old.lifecycle.register()
     old.store.crash()
     address = Address(Life.SILENT)
     new = await Process(server, previous_session=old.remembered[-1], ask=address.ask).start()
-    await new.membership.cluster_id()
-    registering = asyncio.create_task(new.membership.register())
+    await new.lifecycle.cluster_id()
+    registering = asyncio.create_task(new.lifecycle.register())
     await eventually(lambda: len(address.asked) > 1)
     assert not registering.done()
     server.expire(old.remembered[-1])
@@ -359,12 +359,12 @@ async def test_silence_is_waited_out_until_the_session_ends() -> None:
 async def test_who_was_silent_and_then_is_refused_is_taken_over() -> None:
     server = MemoryZooKeeper()
     old = await Process(server).start()
-    before = await old.membership.register()
+    before = await old.lifecycle.register()
     old.store.crash()
     address = Address(Life.SILENT, Life.GONE)
     new = await Process(server, previous_session=old.remembered[-1], ask=address.ask).start()
-    await new.membership.cluster_id()
-    assert await new.membership.register() > before
+    await new.lifecycle.cluster_id()
+    assert await new.lifecycle.register() > before
     await new.close()
 
 
@@ -372,13 +372,13 @@ async def test_who_was_silent_and_then_is_refused_is_taken_over() -> None:
 async def test_a_silent_process_whose_session_lives_on_is_not_deposed() -> None:
     server = MemoryZooKeeper()
     silent = await Process(server).start()
-    await silent.membership.register()
+    await silent.lifecycle.register()
     copy = await Process(
         server, previous_session=silent.session, ask=Address(Life.SILENT).ask, patience_s=0.1
     ).start()
-    await copy.membership.cluster_id()
+    await copy.lifecycle.cluster_id()
     with pytest.raises(DuplicateBrokerIdError, match="does not answer, and whose session is still"):
-        await copy.membership.register()
+        await copy.lifecycle.register()
     assert registered(server) is not None
     await copy.close()
     await silent.close()
@@ -388,14 +388,14 @@ async def test_a_silent_process_whose_session_lives_on_is_not_deposed() -> None:
 async def test_a_process_that_has_just_registered_may_not_know_its_epoch_yet() -> None:
     server = MemoryZooKeeper()
     original = await Process(server).start()
-    await original.membership.register()
+    await original.lifecycle.register()
     address = Address(Life.OTHER, Life.HERE)
     copy = await Process(
         server, previous_session=original.session, ask=address.ask, port=9093
     ).start()
-    await copy.membership.cluster_id()
+    await copy.lifecycle.cluster_id()
     with pytest.raises(DuplicateBrokerIdError, match="alive"):
-        await copy.membership.register()
+        await copy.lifecycle.register()
     await copy.close()
     await original.close()
 
@@ -405,8 +405,8 @@ async def test_a_session_of_this_life_is_its_own_without_asking() -> None:
     server = MemoryZooKeeper()
     address = Address(Life.HERE)
     process = await Process(server, ask=address.ask).start()
-    await process.membership.cluster_id()
-    first = await process.membership.register()
+    await process.lifecycle.cluster_id()
+    first = await process.lifecycle.register()
     server.expire(process.session)
     await eventually(lambda: process.epochs[-1] > first)
     assert address.asked == []

@@ -74,7 +74,7 @@ _COMPLETING = GroupState.COMPLETING_REBALANCE
 _EMPTY = GroupState.EMPTY
 
 
-class Membership:
+class ClassicProtocol:
     """It carries out requests of members, over the groups of one shard."""
 
     def __init__(
