@@ -24,7 +24,7 @@ _CRC_AT = 17
 _CRC_FROM = 21
 
 
-class _Server(asyncio.BufferedProtocol):
+class _BaselineServer(asyncio.BufferedProtocol):
     """The server reads frames ``size:u32 batch`` into one reused buffer, and sends one ack each."""
 
     def __init__(self, fd: int) -> None:
@@ -91,7 +91,9 @@ class _Client(asyncio.Protocol):
 async def serve(path: str) -> None:
     """Serve on a free loopback port (printed on stdout) until cancelled."""
     fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC)
-    server = await asyncio.get_running_loop().create_server(lambda: _Server(fd), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: _BaselineServer(fd), "127.0.0.1", 0
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

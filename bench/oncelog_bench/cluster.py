@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 
-class LocalCluster:
+class BenchCluster:
     """A local cluster is ``oncelog up`` in a directory of its own; it ends only what it started."""
 
     def __init__(self, directory: Path, *, brokers: int = 3, configs: dict[str, str] | None = None):
@@ -20,7 +20,7 @@ class LocalCluster:
         self.broker_ids = list(range(1, brokers + 1))
         self._configs = configs or {}
 
-    def __enter__(self) -> LocalCluster:
+    def __enter__(self) -> BenchCluster:
         settings = [
             part for key, value in self._configs.items() for part in ("--set", f"{key}={value}")
         ]

@@ -16,7 +16,7 @@ import crc32c
 
 from oncelog.config import Address
 from oncelog.core.connection import ask, open_channel
-from oncelog_bench.cluster import LocalCluster
+from oncelog_bench.cluster import BenchCluster
 from oncelog_bench.offsets import TIMEOUT_S, commit_request, find_coordinator
 from oncelog_protocol.messages.groups import OffsetFetchRequest, OffsetFetchTopic
 from oncelog_protocol.records.batch import iter_headers
@@ -42,7 +42,7 @@ async def fill(bootstrap: str, topic: str, *, groups: int, partitions: int) -> N
     channel.close()
 
 
-async def restart(cluster: LocalCluster, topic: str, group: str) -> float:
+async def restart(cluster: BenchCluster, topic: str, group: str) -> float:
     """Return the seconds from the first "still loading" to the first answer with an offset."""
     await asyncio.to_thread(_stop, cluster)
     starting = asyncio.create_task(asyncio.to_thread(cluster.restart))
@@ -52,7 +52,7 @@ async def restart(cluster: LocalCluster, topic: str, group: str) -> float:
     return elapsed
 
 
-def _stop(cluster: LocalCluster) -> None:
+def _stop(cluster: BenchCluster) -> None:
     (pid,) = cluster.pids().values()
     os.kill(pid, signal.SIGTERM)
     while cluster.pids():
@@ -80,7 +80,7 @@ async def _watch(address: Address, topic: str, group: str) -> float:
                 await asyncio.sleep(0.005)  # it is not up yet
 
 
-def offsets_files(cluster: LocalCluster) -> list[Path]:
+def offsets_files(cluster: BenchCluster) -> list[Path]:
     """Return the log files of the offsets' partition."""
     (broker_id,) = cluster.broker_ids
     directory = cluster.directory / f"broker-{broker_id}" / "data" / "__consumer_offsets-0"

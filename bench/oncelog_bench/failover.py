@@ -12,7 +12,7 @@ from functools import partial
 
 from oncelog import Admin, Consumer, Delivery, HistoryRecorder, Producer, TopicPartition
 from oncelog.history_events import HistoryEvent
-from oncelog_bench.cluster import LocalCluster
+from oncelog_bench.cluster import BenchCluster
 
 RATE = 500
 
@@ -20,7 +20,7 @@ Sink = Callable[[HistoryEvent], None]
 
 
 async def kill_leader(
-    cluster: LocalCluster,
+    cluster: BenchCluster,
     topic: str,
     *,
     want_controller: bool,
@@ -86,7 +86,7 @@ async def _gap(producer: Producer, topic: str, name: str, kill: Callable[[], Non
     return first_ack - killed_at
 
 
-async def read_back(cluster: LocalCluster, topic: str, history: Sink) -> None:
+async def read_back(cluster: BenchCluster, topic: str, history: Sink) -> None:
     """Read what partition 0 of ``topic`` holds to its end, for the history."""
     only = TopicPartition(topic, 0)
     async with Consumer(
@@ -100,7 +100,7 @@ async def read_back(cluster: LocalCluster, topic: str, history: Sink) -> None:
                 await consumer.getmany(timeout_ms=500)
 
 
-async def _lead_with_controller(cluster: LocalCluster, admin: Admin, topic: str) -> None:
+async def _lead_with_controller(cluster: BenchCluster, admin: Admin, topic: str) -> None:
     """Kill brokers until the leader of the topic is the controller as well."""
     for _ in range(8):
         controller = (await admin.describe_cluster()).controller_id

@@ -13,7 +13,7 @@ from pathlib import Path
 import uvloop
 
 from oncelog_bench import baseline, compaction, coordinator_load, offsets, rebalance
-from oncelog_bench.cluster import LocalCluster
+from oncelog_bench.cluster import BenchCluster
 from oncelog_bench.report import Report, quantile
 
 
@@ -58,7 +58,7 @@ def _offsets(report: Report, scale: GroupScale, home: Path) -> None:
     """Measure the commits and questions of 1 and of 100 partitions, beside the raw baseline."""
     topic = "bench-offsets"
     made = {"commit": offsets.commit_request, "fetch offsets": offsets.fetch_request}
-    with LocalCluster(home / "offsets") as cluster:
+    with BenchCluster(home / "offsets") as cluster:
         where = cluster.bootstrap
         uvloop.run(offsets.make_topic(where, topic, partitions=100))
         for partitions in (1, 100):
@@ -110,7 +110,7 @@ def _rebalance(report: Report, scale: GroupScale, home: Path) -> None:
     The others hear of it by heartbeats. It is cooperative sticky.
     """
     found: dict[int, list[rebalance.Rebalance]] = {every_ms: [] for every_ms in HEARTBEATS_MS}
-    with LocalCluster(home / "rebalance") as cluster:
+    with BenchCluster(home / "rebalance") as cluster:
         making = offsets.make_topic(cluster.bootstrap, "shared", partitions=scale.partitions)
         uvloop.run(making)
         for turn in range(scale.repeats):
@@ -155,7 +155,7 @@ def _load(report: Report, scale: GroupScale, home: Path) -> None:
     raw: list[float] = []
     decoded: list[float] = []
     size = 0
-    with LocalCluster(home / "load", brokers=1, configs=coordinator_load.CONFIGS) as cluster:
+    with BenchCluster(home / "load", brokers=1, configs=coordinator_load.CONFIGS) as cluster:
         where = cluster.bootstrap
         uvloop.run(offsets.make_topic(where, topic, partitions=OFFSETS_A_GROUP))
         filling = coordinator_load.fill(
@@ -188,7 +188,7 @@ def _compaction(report: Report, scale: GroupScale, home: Path) -> None:
     rates: list[float] = []
     raw: list[float] = []
     left: list[float] = []
-    with LocalCluster(home / "compaction", brokers=1, configs=compaction.UNBOUND) as cluster:
+    with BenchCluster(home / "compaction", brokers=1, configs=compaction.UNBOUND) as cluster:
         for turn in range(scale.repeats):
             directory = _prepare(cluster, f"dirty-{turn}", scale)
             raw.append(compaction.read_raw(directory))
@@ -202,7 +202,7 @@ def _compaction(report: Report, scale: GroupScale, home: Path) -> None:
     _compaction_beside(report, scale, home)
 
 
-def _prepare(cluster: LocalCluster, topic: str, scale: GroupScale) -> Path:
+def _prepare(cluster: BenchCluster, topic: str, scale: GroupScale) -> Path:
     filling = compaction.fill(
         cluster.bootstrap, topic, bytes_total=scale.compacted_bytes, keys=20_000
     )
@@ -227,7 +227,7 @@ def _compaction_beside(report: Report, scale: GroupScale, home: Path) -> None:
         beside.append(quantile(during, 0.99))
         rates.append(work.bytes_before / work.seconds / 1e6)
 
-    with LocalCluster(home / "beside", brokers=1, configs=compaction.BESIDE) as cluster:
+    with BenchCluster(home / "beside", brokers=1, configs=compaction.BESIDE) as cluster:
         uvloop.run(offsets.make_topic(cluster.bootstrap, "live", partitions=1))
         for turn in range(scale.repeats):
             directory = _prepare(cluster, f"dirty-{turn}", scale)

@@ -16,7 +16,7 @@ LOWER_IS_BETTER = frozenset({"ms", "s", "%", "MB", "% of a core", "s/M rows"})
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReportRow:
     """A row is one measured figure; ``value`` is the median of the run's repeats."""
 
     name: str
@@ -48,7 +48,7 @@ class Report:
     """The report takes rows as they come, and echoes them to ``progress`` for whoever watches."""
 
     def __init__(self, progress: TextIO) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[ReportRow] = []
         self._progress = progress
 
     def add(
@@ -63,7 +63,7 @@ class Report:
         """Add the median of ``values``; returns it."""
         value = median(values)
         ratio = None if their_value is None else better_by(value, their_value, unit)
-        row = Row(name, value, unit, against if ratio is not None else None, ratio)
+        row = ReportRow(name, value, unit, against if ratio is not None else None, ratio)
         self.rows.append(row)
         spread = f"  ({show(min(values))} .. {show(max(values))})" if len(values) > 1 else ""
         print(f"  {name:<66} {show(value):>12} {unit}{spread}", file=self._progress, flush=True)
@@ -79,7 +79,7 @@ class Report:
         for index, row in enumerate(self.rows):
             if row.name == name and theirs is not None:
                 ratio = better_by(row.value, theirs, row.unit)
-                self.rows[index] = Row(row.name, row.value, row.unit, peer, ratio)
+                self.rows[index] = ReportRow(row.name, row.value, row.unit, peer, ratio)
 
     def table(self) -> str:
         """Return all rows as an aligned text table."""

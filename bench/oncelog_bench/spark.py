@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oncelog_bench import spark_suite
-from oncelog_bench.cluster import LocalCluster
+from oncelog_bench.cluster import BenchCluster
 from oncelog_bench.report import Report
 
 
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-spark-") as scratch:
         home = Path(scratch)
-        with LocalCluster(home / "cluster") as cluster:
+        with BenchCluster(home / "cluster") as cluster:
             spark = session(home, spark_suite.PARTITIONS)
             try:
                 bench = spark_suite.SparkBench(report, scale, cluster, spark, home)

@@ -70,7 +70,7 @@ class Rows(InputPartition):
             yield whole.slice(0, min(BATCH_ROWS, count - first))
 
 
-class _Reader(DataSourceReader):
+class _StubReader(DataSourceReader):
     def __init__(self, rows: int, value_bytes: int) -> None:
         self._rows = rows
         self._value_bytes = value_bytes
@@ -128,7 +128,7 @@ class PrebuiltSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Return a reader of a table of ``rows`` rows."""
-        return _Reader(int(self.options["rows"]), int(self.options["valuebytes"]))
+        return _StubReader(int(self.options["rows"]), int(self.options["valuebytes"]))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a reader of ``rows`` more at each look."""
@@ -141,7 +141,7 @@ def _drop(batches: Iterator[Any]) -> WriterCommitMessage:
     return WriterCommitMessage()
 
 
-class _Writer(DataSourceArrowWriter):
+class _StubWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Drop the rows, in an executor."""
         return _drop(iterator)
@@ -163,7 +163,7 @@ class DiscardSink(DataSource):
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         """Return a writer that takes Arrow batches."""
-        return _Writer()
+        return _StubWriter()
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: Any, overwrite: bool

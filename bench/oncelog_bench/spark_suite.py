@@ -19,7 +19,7 @@ from typing import Any
 
 from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
 from oncelog_bench import spark_stubs
-from oncelog_bench.cluster import LocalCluster
+from oncelog_bench.cluster import BenchCluster
 from oncelog_bench.cpu import cpu_seconds
 from oncelog_bench.report import Report, quantile
 
@@ -36,7 +36,7 @@ CPU_UNIT = "s/M rows"
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class SparkScale:
     """Each figure does so much work."""
 
     repeats: int
@@ -48,20 +48,20 @@ class Scale:
     txn_batch: int
     small_batches: int
 
-    def with_repeats(self, repeats: int | None) -> Scale:
+    def with_repeats(self, repeats: int | None) -> SparkScale:
         """Return the scale with another number of repeats, if one is given."""
         return replace(self, repeats=repeats) if repeats else self
 
 
-FULL = Scale(5, 3_000_000, 2_000_000, 3_000_000, 500_000, 1_500_000, 100_000, 40)
-QUICK = Scale(1, 200_000, 200_000, 200_000, 50_000, 100_000, 20_000, 8)
+FULL = SparkScale(5, 3_000_000, 2_000_000, 3_000_000, 500_000, 1_500_000, 100_000, 40)
+QUICK = SparkScale(1, 200_000, 200_000, 200_000, 50_000, 100_000, 20_000, 8)
 
 
 class SparkBench:
     """All groups run on one session and one cluster."""
 
     def __init__(
-        self, report: Report, scale: Scale, cluster: LocalCluster, spark: Any, home: Path
+        self, report: Report, scale: SparkScale, cluster: BenchCluster, spark: Any, home: Path
     ) -> None:
         self._report = report
         self._scale = scale

@@ -28,7 +28,7 @@ from oncelog_bench import (
     throughput,
     transaction_suite,
 )
-from oncelog_bench.cluster import LocalCluster
+from oncelog_bench.cluster import BenchCluster
 from oncelog_bench.report import Report, quantile
 
 CONSUMERS = {
@@ -78,7 +78,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as scratch:
         home = Path(scratch)
         if wanted("produce") or wanted("consume") or wanted("latency"):
-            with LocalCluster(home / "cluster") as cluster:
+            with BenchCluster(home / "cluster") as cluster:
                 _warm_up(scale, cluster)
                 if wanted("produce"):
                     _produce_single(report, scale, cluster, home)
@@ -108,7 +108,7 @@ def _records(scale: Scale, size: int, *, each: bool) -> int:
 
 
 def _on_topic(
-    cluster: LocalCluster,
+    cluster: BenchCluster,
     replication_factor: int,
     flush: str,
     work: Callable[[str, str], Coroutine[Any, Any, float]],
@@ -146,13 +146,13 @@ def _each(
     )
 
 
-def _warm_up(scale: Scale, cluster: LocalCluster) -> None:
+def _warm_up(scale: Scale, cluster: BenchCluster) -> None:
     """Make one run that does not count: code is loaded, and memory has been touched once."""
     for _ in range(2):
         _on_topic(cluster, 3, "commit", _many(scale, 1000, "all"))
 
 
-def _produce_single(report: Report, scale: Scale, cluster: LocalCluster, home: Path) -> None:
+def _produce_single(report: Report, scale: Scale, cluster: BenchCluster, home: Path) -> None:
     from oncelog_protocol.records.builder import encode_batch
 
     batch = encode_batch([b"x" * 1000] * (throughput.BATCH_BYTES // 1010), timestamps=0)
@@ -177,7 +177,7 @@ def _produce_single(report: Report, scale: Scale, cluster: LocalCluster, home: P
         report.add(f"produce 100 B RF 1 acks=1 {label}", rates, "rec/s")
 
 
-def _produce_replicated(report: Report, scale: Scale, cluster: LocalCluster) -> None:
+def _produce_replicated(report: Report, scale: Scale, cluster: BenchCluster) -> None:
     for size, label in SIZES.items():
         for verb, make in (("send_many", _many), ("send", _each)):
             rates = [
@@ -187,7 +187,7 @@ def _produce_replicated(report: Report, scale: Scale, cluster: LocalCluster) -> 
             report.add(f"produce {label} RF 3 acks=all {verb}", rates, "rec/s")
 
 
-def _flush_modes(report: Report, scale: Scale, cluster: LocalCluster) -> None:
+def _flush_modes(report: Report, scale: Scale, cluster: BenchCluster) -> None:
     rates: dict[str, list[float]] = {"commit": [], "interval": []}
     for _ in range(scale.repeats):
         for flush, taken in rates.items():
@@ -202,7 +202,7 @@ def _flush_modes(report: Report, scale: Scale, cluster: LocalCluster) -> None:
     )
 
 
-def _consume(report: Report, scale: Scale, cluster: LocalCluster) -> None:
+def _consume(report: Report, scale: Scale, cluster: BenchCluster) -> None:
     for size, label in SIZES.items():
         count = _records(scale, size, each=False)
         taken: dict[str, list[float]] = {how: [] for how in CONSUMERS}
@@ -229,7 +229,7 @@ async def _consume_all(
     return 0.0
 
 
-def _latency(report: Report, scale: Scale, cluster: LocalCluster) -> None:
+def _latency(report: Report, scale: Scale, cluster: BenchCluster) -> None:
     marks: dict[str, list[float]] = {"p50": [], "p99": [], "p99.9": []}
 
     async def work(bootstrap: str, topic: str) -> float:
@@ -254,7 +254,7 @@ def _failover(report: Report, scale: Scale, home: Path, history: failover.Sink |
             await failover.wait_isr(admin, "failover", 3)
 
     gaps: list[float] = []
-    with LocalCluster(home / "failover") as cluster:
+    with BenchCluster(home / "failover") as cluster:
         uvloop.run(prepare(cluster.bootstrap))
         for turn in range(scale.failovers):
             killing = failover.kill_leader(
@@ -275,7 +275,7 @@ def _idle(report: Report, scale: Scale, home: Path, partitions: int) -> None:
             (await admin.create_topics([topic], timeout_ms=60_000)).raise_for_errors()
             await failover.wait_isr(admin, "idle", 3)
 
-    with LocalCluster(home / f"idle-{partitions}") as cluster:
+    with BenchCluster(home / f"idle-{partitions}") as cluster:
         uvloop.run(prepare(cluster.bootstrap))
         pids = sorted(cluster.pids().values())
         idle.idle(pids, seconds=2.0)

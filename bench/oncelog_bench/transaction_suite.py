@@ -15,7 +15,7 @@ from typing import Any
 import uvloop
 
 from oncelog_bench import throughput, transactions
-from oncelog_bench.cluster import LocalCluster
+from oncelog_bench.cluster import BenchCluster
 from oncelog_bench.report import Report
 
 SIZE = 1000
@@ -46,7 +46,7 @@ def run(report: Report, scale: TransactionScale, wanted: Callable[[str], bool], 
     """Measure the group "transactions", if wanted."""
     if not wanted("transactions"):
         return
-    with LocalCluster(home / "transactions") as cluster:
+    with BenchCluster(home / "transactions") as cluster:
         for _ in range(2):  # not counted: memory is touched, code is loaded
             _on_topic(cluster, transactions.PARTITIONS, _plain(scale, "all"))
         _rates(report, scale, cluster)
@@ -55,7 +55,7 @@ def run(report: Report, scale: TransactionScale, wanted: Callable[[str], bool], 
         _reading(report, scale, cluster)
 
 
-def _on_topic(cluster: LocalCluster, partitions: int, work: Work) -> float:
+def _on_topic(cluster: BenchCluster, partitions: int, work: Work) -> float:
     """Run ``work(bootstrap, topic)`` on a fresh topic that is dropped afterwards."""
 
     async def whole() -> float:
@@ -74,7 +74,7 @@ def _plain(scale: TransactionScale, acks: throughput.Acks, *, idempotent: bool =
     )
 
 
-def _rates(report: Report, scale: TransactionScale, cluster: LocalCluster) -> None:
+def _rates(report: Report, scale: TransactionScale, cluster: BenchCluster) -> None:
     """Measure what transactions of 100 ms cost, with records of 1 KB and RF 3."""
     works: dict[str, Work] = {
         "acks=all, no idempotence": _plain(scale, "all", idempotent=False),
@@ -99,14 +99,14 @@ def _rates(report: Report, scale: TransactionScale, cluster: LocalCluster) -> No
     report.add(f"{txn} ", values[txn], "rec/s", against=one, their_value=quick)
 
 
-def _per_second(report: Report, scale: TransactionScale, cluster: LocalCluster) -> None:
+def _per_second(report: Report, scale: TransactionScale, cluster: BenchCluster) -> None:
     for ids in scale.ids:
         work: Work = partial(transactions.per_second, ids=ids, seconds=scale.seconds)
         rates = [_on_topic(cluster, transactions.PARTITIONS, work) for _ in range(scale.repeats)]
         report.add(f"transactions of one record, {ids} transactional ids", rates, "txn/s")
 
 
-def _markers(report: Report, scale: TransactionScale, cluster: LocalCluster) -> None:
+def _markers(report: Report, scale: TransactionScale, cluster: BenchCluster) -> None:
     """Measure a transaction with a record to each partition, beside the same without."""
     extra: dict[int, float] = {}
     for partitions in scale.partitions:
@@ -135,7 +135,7 @@ def _markers(report: Report, scale: TransactionScale, cluster: LocalCluster) -> 
     report.add("cost of a partition more in a transaction (added, marked)", [each], "ms")
 
 
-def _reading(report: Report, scale: TransactionScale, cluster: LocalCluster) -> None:
+def _reading(report: Report, scale: TransactionScale, cluster: BenchCluster) -> None:
     """Measure reading at both levels, in turns: every tenth transaction of the log is aborted."""
     levels: tuple[transactions.Isolation, ...] = ("read_uncommitted", "read_committed")
     taken: dict[tuple[bool, str], list[float]] = {}

@@ -30,7 +30,7 @@ _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BundlePart:
     """A part is one file of the bundle, or the reason why it is not there."""
 
     name: str
@@ -46,7 +46,7 @@ class Bundle:
 
     archive: zipfile.ZipFile
     bytes_left: int = BYTES_MAX
-    parts: list[Part] = field(default_factory=list)
+    parts: list[BundlePart] = field(default_factory=list)
 
     def add_json(self, name: str, document: Any) -> None:
         """Add a document as JSON, if there is room for it."""
@@ -60,7 +60,7 @@ class Bundle:
             return
         self.bytes_left -= len(data)
         self.archive.writestr(name, data)
-        self.parts.append(Part(name, len(data), cut=cut))
+        self.parts.append(BundlePart(name, len(data), cut=cut))
 
     def add_log(self, name: str, path: Path) -> None:
         """Add the end of a log file."""
@@ -88,7 +88,7 @@ class Bundle:
 
     def fail(self, name: str, reason: str) -> None:
         """A part is not there."""
-        self.parts.append(Part(name, error=reason or "no reason was given"))
+        self.parts.append(BundlePart(name, error=reason or "no reason was given"))
 
     def finish(self, facts: dict[str, Any]) -> None:
         """Write the manifest, which comes last and always."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Cluster:
+class NamedCluster:
     """The cluster is found when it is first needed: mistakes in a command line are told first."""
 
     def __init__(self, named: str | None) -> None:

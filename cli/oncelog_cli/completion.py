@@ -17,7 +17,7 @@ from oncelog_cli.exits import UsageError
 VARIABLE = "_ONCELOG_COMPLETE"
 
 
-class Place(NamedTuple):
+class CompletionPlace(NamedTuple):
     """A shell finds completion at this place, below the home directory."""
 
     script: str
@@ -28,13 +28,13 @@ class Place(NamedTuple):
 
 
 PLACES = {
-    "bash": Place(".bash_completions/oncelog.sh", ".bashrc", "source '{script}'"),
-    "zsh": Place(
+    "bash": CompletionPlace(".bash_completions/oncelog.sh", ".bashrc", "source '{script}'"),
+    "zsh": CompletionPlace(
         ".zfunc/_oncelog",
         ".zshrc",
         "fpath+=('{folder}'); autoload -Uz compinit && compinit && source '{script}'",
     ),
-    "fish": Place(".config/fish/completions/oncelog.fish"),
+    "fish": CompletionPlace(".config/fish/completions/oncelog.fish"),
 }
 
 

@@ -43,7 +43,7 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HealthLimits:
     """Beyond these limits something is wrong."""
 
     brokers: int = 0
@@ -53,7 +53,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     """A cluster was seen so. ``min_isr``: min.insync.replicas by topic."""
 
     cluster: ClusterDescription
@@ -63,7 +63,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     """A check is one question and its answer; ``items`` are what is wrong."""
 
     name: str
@@ -87,7 +87,7 @@ class Check:
         return ": ".join(part for part in (self.text, named + tail) if part)
 
 
-def check_all(seen: Snapshot, limits: Limits) -> list[Check]:
+def check_all(seen: ClusterSnapshot, limits: HealthLimits) -> list[HealthCheck]:
     """Run every check, in a fixed order."""
     partitions = [(topic, item) for topic in seen.topics for item in topic.partitions]
     return [
@@ -111,12 +111,12 @@ def check_all(seen: Snapshot, limits: Limits) -> list[Check]:
     ]
 
 
-def worst(checks: Iterable[Check]) -> Status:
+def worst(checks: Iterable[HealthCheck]) -> Status:
     """Return the status of the whole."""
     return max((check.status for check in checks), default=Status.OK)
 
 
-def wrong_ones(checks: Iterable[Check]) -> list[str]:
+def wrong_ones(checks: Iterable[HealthCheck]) -> list[str]:
     """Return what is not ok, and why, for people."""
     return [f"{check.name} {check.detail}" for check in checks if check.status is not Status.OK]
 
@@ -129,17 +129,17 @@ def needed_isr(min_isr: Mapping[str, int], topic: str, item: PartitionDescriptio
     return min(min_isr.get(topic, 1), len(item.replicas))
 
 
-def _controller(seen: Snapshot) -> Check:
+def _controller(seen: ClusterSnapshot) -> HealthCheck:
     controller = seen.cluster.controller_id
     if controller < 0:
-        return Check("controller", Status.CRITICAL, (), "nobody is controller", unnamed=1)
+        return HealthCheck("controller", Status.CRITICAL, (), "nobody is controller", unnamed=1)
     if controller not in {broker.broker_id for broker in seen.cluster.brokers}:
         text = f"broker {controller}, which is not listed"
-        return Check("controller", Status.WARNING, (), text, unnamed=1)
-    return Check("controller", Status.OK, (), f"broker {controller}")
+        return HealthCheck("controller", Status.WARNING, (), text, unnamed=1)
+    return HealthCheck("controller", Status.OK, (), f"broker {controller}")
 
 
-def _brokers(seen: Snapshot, limits: Limits) -> Check:
+def _brokers(seen: ClusterSnapshot, limits: HealthLimits) -> HealthCheck:
     alive = {broker.broker_id for broker in seen.cluster.brokers}
     assigned = {
         replica for topic in seen.topics for item in topic.partitions for replica in item.replicas
@@ -147,7 +147,7 @@ def _brokers(seen: Snapshot, limits: Limits) -> Check:
     missing = tuple(f"broker {broker_id}" for broker_id in sorted(assigned - alive))
     if len(alive) < limits.brokers:
         text = f"{len(alive)} of {limits.brokers}"
-        return Check(
+        return HealthCheck(
             "brokers",
             Status.CRITICAL,
             missing,
@@ -155,8 +155,8 @@ def _brokers(seen: Snapshot, limits: Limits) -> Check:
             unnamed=max(limits.brokers - len(alive) - len(missing), 0),
         )
     if missing:
-        return Check("brokers", Status.WARNING, missing, "missing")
-    return Check("brokers", Status.OK, (), f"{len(alive)}")
+        return HealthCheck("brokers", Status.WARNING, missing, "missing")
+    return HealthCheck("brokers", Status.OK, (), f"{len(alive)}")
 
 
 def _partitions(
@@ -164,22 +164,22 @@ def _partitions(
     status: Status,
     partitions: Sequence[tuple[TopicDescription, PartitionDescription]],
     is_wrong: Callable[[TopicDescription, PartitionDescription], bool],
-) -> Check:
+) -> HealthCheck:
     items = tuple(
         f"{topic.topic}-{item.partition}" for topic, item in partitions if is_wrong(topic, item)
     )
     if not items:
-        return Check(name, Status.OK, (), f"0 of {len(partitions)}")
-    return Check(name, status, items, f"{len(items)} of {len(partitions)}")
+        return HealthCheck(name, Status.OK, (), f"0 of {len(partitions)}")
+    return HealthCheck(name, status, items, f"{len(items)} of {len(partitions)}")
 
 
-def _directories(seen: Snapshot) -> Check:
+def _directories(seen: ClusterSnapshot) -> HealthCheck:
     wrong = [each for each in seen.log_dirs if each.error is not None]
     names = tuple(f"broker {each.broker_id} {each.path}".rstrip() for each in wrong)
     if any(each.path for each in wrong):
-        return Check("log_dirs", Status.CRITICAL, names, "offline, or no answer")
+        return HealthCheck("log_dirs", Status.CRITICAL, names, "offline, or no answer")
     if wrong:  # brokers that are about to be missing: that is a warning too
-        return Check("log_dirs", Status.WARNING, names, "no answer")
+        return HealthCheck("log_dirs", Status.WARNING, names, "no answer")
     damaged = tuple(f"broker {d.broker_id} {tp}" for d in seen.log_dirs for tp in d.damaged)
     if damaged:
         leaders = {
@@ -189,11 +189,11 @@ def _directories(seen: Snapshot) -> Check:
         }
         # Who does not lead is fetched again; who does has nobody to be fetched from.
         status = Status.CRITICAL if leaders.intersection(damaged) else Status.WARNING
-        return Check("log_dirs", status, damaged, "damaged logs")
-    return Check("log_dirs", Status.OK, (), f"{len(seen.log_dirs)} online")
+        return HealthCheck("log_dirs", status, damaged, "damaged logs")
+    return HealthCheck("log_dirs", Status.OK, (), f"{len(seen.log_dirs)} online")
 
 
-def _disks(seen: Snapshot, limits: Limits) -> Check:
+def _disks(seen: ClusterSnapshot, limits: HealthLimits) -> HealthCheck:
     full: list[tuple[float, str]] = []
     status = Status.OK
     for each in seen.log_dirs:
@@ -204,13 +204,13 @@ def _disks(seen: Snapshot, limits: Limits) -> Check:
             full.append((free, f"broker {each.broker_id} {each.path} {free:.1f} % free"))
             critical = free < limits.disk_critical_percent
             status = max(status, Status.CRITICAL if critical else Status.WARNING)
-    return Check("disk", status, tuple(text for _, text in sorted(full)))
+    return HealthCheck("disk", status, tuple(text for _, text in sorted(full)))
 
 
 # ------------------------------------------------------------------------------ other formats
 
 
-def nagios_line(checks: Sequence[Check]) -> str:
+def nagios_line(checks: Sequence[HealthCheck]) -> str:
     """Return one line as Nagios' plugins write it: the status, what is wrong, and the counts."""
     status = worst(checks)
     wrong = wrong_ones(checks)
@@ -220,7 +220,7 @@ def nagios_line(checks: Sequence[Check]) -> str:
     return f"{status.name} {'; '.join(wrong) or 'healthy'} | {counts}"
 
 
-def prometheus_text(checks: Sequence[Check]) -> str:
+def prometheus_text(checks: Sequence[HealthCheck]) -> str:
     """Return the checks as metrics for a textfile collector; 0 ok, 1 warning, 2 critical."""
     lines = [
         "# HELP oncelog_health_status How a check came out: 0 ok, 1 warning, 2 critical.",

@@ -16,7 +16,7 @@ from oncelog_cli.exits import EXIT_INTERRUPTED, EXIT_OK, UsageError
 from oncelog_cli.runner import exit_code_of
 
 
-class LazyGroup(typed.Group):
+class LazyGroup(typed.CommandGroup):
     """The group knows names and one line of help each, and imports on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:

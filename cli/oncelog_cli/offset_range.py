@@ -40,7 +40,7 @@ class Base(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RangePoint:
     """A point is a place in a partition, before it is known what the partition holds."""
 
     base: Base
@@ -54,16 +54,16 @@ class OffsetRange:
     A START-based end counts from the start of the range.
     """
 
-    start: Point
-    end: Point | None = None
+    start: RangePoint
+    end: RangePoint | None = None
 
 
-FROM_BEGINNING = OffsetRange(Point(Base.START))
-FROM_END = OffsetRange(Point(Base.END))
+FROM_BEGINNING = OffsetRange(RangePoint(Base.START))
+FROM_END = OffsetRange(RangePoint(Base.END))
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldOffsets:
     """A partition holds offsets from ``start`` up to, but without, ``end``."""
 
     start: int
@@ -81,7 +81,7 @@ def parse_range(text: str, now_ms: int) -> OffsetRange:
     # A time may hold colons itself: the range is cut where both sides make sense.
     for match in re.finditer(":", text):
         left, right = text[: match.start()], text[match.end() :]
-        start = Point(Base.START) if not left else _parse_point(left, now_ms)
+        start = RangePoint(Base.START) if not left else _parse_point(left, now_ms)
         end = None if not right else _parse_point(right, now_ms)
         if start is None or (right and end is None):
             continue
@@ -95,21 +95,21 @@ def parse_range(text: str, now_ms: int) -> OffsetRange:
     )
 
 
-def _parse_point(text: str, now_ms: int) -> Point | None:
+def _parse_point(text: str, now_ms: int) -> RangePoint | None:
     if text in ("start", "earliest"):
-        return Point(Base.START)
+        return RangePoint(Base.START)
     if text in ("end", "latest"):
-        return Point(Base.END)
+        return RangePoint(Base.END)
     if text.startswith("@"):
         timestamp = parse_time(text[1:], now_ms)
-        return None if timestamp is None else Point(Base.TIME, timestamp)
+        return None if timestamp is None else RangePoint(Base.TIME, timestamp)
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     if not digits.isascii() or not digits.isdecimal() or int(digits) > OFFSET_MAX:
         return None
     number = int(digits)
     if sign == "+":
-        return Point(Base.START, number)
-    return Point(Base.END, -number) if sign else Point(Base.ZERO, number)
+        return RangePoint(Base.START, number)
+    return RangePoint(Base.END, -number) if sign else RangePoint(Base.ZERO, number)
 
 
 def parse_time(text: str, now_ms: int) -> int | None:
@@ -142,7 +142,7 @@ def parse_duration(text: str) -> int | None:
     return sum(int(count) * unit for count, unit in parts if count)
 
 
-def resolve_start(point: Point, held: Held, found: int | None) -> int:
+def resolve_start(point: RangePoint, held: HeldOffsets, found: int | None) -> int:
     """Return the first offset to print.
 
     ``found`` is the offset that was found for a time; None means that no record is that new.
@@ -158,7 +158,7 @@ def resolve_start(point: Point, held: Held, found: int | None) -> int:
             return held.end if found is None else found
 
 
-def resolve_end(point: Point, start: int, held: Held, found: int | None) -> int:
+def resolve_end(point: RangePoint, start: int, held: HeldOffsets, found: int | None) -> int:
     """Return the offset to stop before, for a range that begins at ``start``."""
     match point.base:
         case Base.ZERO:

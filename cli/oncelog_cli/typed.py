@@ -79,7 +79,7 @@ class Option(Parameter):
         self.is_eager = is_eager
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group has commands, in the order in which they were declared."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -119,7 +119,7 @@ class App:
         *,
         name: str | None = None,
         help: str | None = None,
-        cls: type[click.Group] = Group,
+        cls: type[click.Group] = CommandGroup,
         no_args_is_help: bool = False,
         invoke_without_command: bool = False,
     ) -> None:

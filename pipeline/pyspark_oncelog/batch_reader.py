@@ -18,8 +18,15 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pyspark_oncelog import connections, questions
 from pyspark_oncelog.filters import Bounds
-from pyspark_oncelog.option_values import Point
-from pyspark_oncelog.planning import DataLossError, Loss, Span, retention_losses, split, tail_losses
+from pyspark_oncelog.option_values import OffsetPoint
+from pyspark_oncelog.planning import (
+    DataLossError,
+    LostOffsets,
+    OffsetSpan,
+    retention_losses,
+    split,
+    tail_losses,
+)
 from pyspark_oncelog.schema import arrow_schema, check_schema
 
 if TYPE_CHECKING:
@@ -34,7 +41,7 @@ logger = logging.getLogger(__name__)
 class SpanPartition(InputPartition):
     """Spark carries a span to a task in this form."""
 
-    value: Span
+    value: OffsetSpan
 
 
 class BatchReader(DataSourceReader):
@@ -74,10 +81,10 @@ class PushdownReader(BatchReader):
             yield each
 
 
-async def plan(options: SourceOptions, bounds: Bounds) -> list[Span]:
+async def plan(options: SourceOptions, bounds: Bounds) -> list[OffsetSpan]:
     """Return the pieces that a batch query reads, by its options and filters."""
     topics = await questions.find_topics(options)
-    starting = options.starting or Point("earliest")
+    starting = options.starting or OffsetPoint("earliest")
     chosen = tuple(tp for tp in topics.partitions if bounds.wants(tp))
     start, end = await asyncio.gather(
         questions.resolve(options, starting, topics.partitions, begin=True),
@@ -91,7 +98,7 @@ async def plan(options: SourceOptions, bounds: Bounds) -> list[Span]:
         # Nobody asked for what retention has taken since a moment ago.
         start |= {tp: max(start[tp], first[tp]) for tp in chosen}
     spans = [
-        Span(tp.topic, topics.ids[tp.topic], tp.partition, start[tp], max(end[tp], start[tp]))
+        OffsetSpan(tp.topic, topics.ids[tp.topic], tp.partition, start[tp], max(end[tp], start[tp]))
         for tp in chosen
     ]
     spans, lost = retention_losses(spans, first)
@@ -101,7 +108,9 @@ async def plan(options: SourceOptions, bounds: Bounds) -> list[Span]:
     return split(spans, options.min_partitions, options.max_records_per_partition)
 
 
-async def _narrowed(options: SourceOptions, spans: list[Span], bounds: Bounds) -> list[Span]:
+async def _narrowed(
+    options: SourceOptions, spans: list[OffsetSpan], bounds: Bounds
+) -> list[OffsetSpan]:
     """Return the spans within the bounds of the filters.
 
     Only a lower bound in time can be used: offsets grow in the log, times need not, and the first
@@ -109,19 +118,19 @@ async def _narrowed(options: SourceOptions, spans: list[Span], bounds: Bounds) -
     """
     first = {span.tp: span.start for span in spans}
     if bounds.timestamp_ms is not None and spans:
-        point = Point("timestamp", timestamp_ms=bounds.timestamp_ms)
+        point = OffsetPoint("timestamp", timestamp_ms=bounds.timestamp_ms)
         partitions = tuple(span.tp for span in spans)
         first = await questions.resolve(options, point, partitions, begin=False)
-    narrowed: list[Span] = []
+    narrowed: list[OffsetSpan] = []
     for span in spans:
         low = max(span.start, first[span.tp], bounds.offset_low)
         high = min(span.end, bounds.offset_high)
         if low < high:
-            narrowed.append(Span(span.topic, span.topic_id, span.partition, low, high))
+            narrowed.append(OffsetSpan(span.topic, span.topic_id, span.partition, low, high))
     return narrowed
 
 
-def _report(losses: list[Loss], options: SourceOptions) -> None:
+def _report(losses: list[LostOffsets], options: SourceOptions) -> None:
     if losses and options.fail_on_data_loss:
         raise DataLossError(losses)
     for loss in losses:

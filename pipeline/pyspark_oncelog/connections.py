@@ -34,7 +34,7 @@ DEADLINE_S = 60.0
 """The deadline of calls that are told no other; the clients' own deadlines are shorter or equal."""
 
 
-class Connections:
+class ProcessConnections:
     """One process has this loop, and these objects live on it."""
 
     def __init__(self) -> None:
@@ -105,13 +105,13 @@ class Connections:
         self._thread.stop()
 
 
-_here: list[Connections] = []
+_here: list[ProcessConnections] = []
 
 
-def here() -> Connections:
+def here() -> ProcessConnections:
     """Return the connections of this process."""
     if not _here or _here[0].pid != os.getpid():
-        _here[:] = [Connections()]
+        _here[:] = [ProcessConnections()]
     return _here[0]
 
 

@@ -44,7 +44,7 @@ def check_ddl(option: str, text: str) -> None:
     :param option: that has given it.
     :raises OptionError: it is none, with a mark under the place.
     """
-    _Reading(option, text, ALL_TYPES).all()
+    _DdlReading(option, text, ALL_TYPES).all()
 
 
 def check_json_ddl(option: str, text: str) -> None:
@@ -52,10 +52,10 @@ def check_json_ddl(option: str, text: str) -> None:
 
     :raises OptionError: it is none, or has what JSON cannot be.
     """
-    _Reading(option, text, JSON_TYPES).all()
+    _DdlReading(option, text, JSON_TYPES).all()
 
 
-class _Reading:
+class _DdlReading:
     def __init__(self, option: str, text: str, types: Collection[str]) -> None:
         self._option = option
         self._text = text

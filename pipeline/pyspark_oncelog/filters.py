@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pyspark_oncelog.offsets import Partition
+from pyspark_oncelog.offsets import SourcePartition
 
 OFFSET_END = 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
@@ -37,7 +37,7 @@ class Bounds:
         self.timestamp_ms: int | None = None
         """Nothing is wanted that is older; milliseconds since 1970."""
 
-    def wants(self, partition: Partition) -> bool:
+    def wants(self, partition: SourcePartition) -> bool:
         """Return whether records of ``partition`` may be wanted."""
         topic, number = partition
         return (

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 VERSION = 1
 
 
-class Partition(NamedTuple):
+class SourcePartition(NamedTuple):
     """A partition of one topic is equal to, and as good as, the client's TopicPartition."""
 
     topic: str
@@ -49,7 +49,7 @@ class LogOffsets:
     begin: LogOffsets | None = None
     """The end of a query's first micro-batch says here where that batch begins."""
 
-    def get(self, partition: Partition) -> int | None:
+    def get(self, partition: SourcePartition) -> int | None:
         """Return the offset in ``partition``; None when it is not among them."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.offsets.get(partition.partition)
@@ -58,10 +58,10 @@ class LogOffsets:
         """Return the id of ``topic``; empty when it is not among them."""
         return self.topics[topic].topic_id if topic in self.topics else ""
 
-    def __iter__(self) -> Iterator[tuple[Partition, int]]:
+    def __iter__(self) -> Iterator[tuple[SourcePartition, int]]:
         for name in sorted(self.topics):
             for number, offset in sorted(self.topics[name].offsets.items()):
-                yield Partition(name, number), offset
+                yield SourcePartition(name, number), offset
 
     def to_json(self) -> dict[str, Any]:
         """Return what Spark keeps; equal places are equal texts."""
@@ -107,7 +107,7 @@ class LogOffsets:
             raise ValueError(f"no offsets of this source: {str(text)[:200]}") from error
 
 
-def make_offsets(ids: Mapping[str, str], offsets: Mapping[Partition, int]) -> LogOffsets:
+def make_offsets(ids: Mapping[str, str], offsets: Mapping[SourcePartition, int]) -> LogOffsets:
     """Make the place with these offsets, in topics with these ids."""
     topics: dict[str, dict[int, int]] = {}
     for (topic, number), offset in offsets.items():

@@ -33,7 +33,7 @@ class OptionError(ValueError):
 
 
 @dataclass(frozen=True)
-class Point:
+class OffsetPoint:
     """A point says where reading begins or ends, before anybody asked the cluster.
 
     ``offsets``: per topic and partition an offset, or -2 or -1; or a time, by ``kind``.
@@ -106,16 +106,16 @@ def parse_assignment(name: str, text: str) -> dict[str, tuple[int, ...]]:
     return {topic: tuple(sorted(set(numbers))) for topic, numbers in sorted(parsed.items())}
 
 
-def parse_offsets(name: str, text: str) -> Point:
+def parse_offsets(name: str, text: str) -> OffsetPoint:
     """Parse ``earliest``, ``latest``, or ``{"orders": {"0": 23, "1": -2}}``.
 
     What a query's progress shows as an offset, which names topic ids too, is taken as well.
     """
     word = text.strip().lower()
     if word == "earliest":
-        return Point("earliest")
+        return OffsetPoint("earliest")
     if word == "latest":
-        return Point("latest")
+        return OffsetPoint("latest")
     example = 'earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}}'
     parsed = _json_object(name, text, example)
     if isinstance(parsed.get("topics"), dict) and "version" in parsed:
@@ -125,16 +125,16 @@ def parse_offsets(name: str, text: str) -> Point:
         for partition, offset in numbers.items():
             if offset < EARLIEST:
                 raise OptionError(f"{name}: {topic}-{partition}: {offset} is no offset")
-    return Point("offsets", offsets)
+    return OffsetPoint("offsets", offsets)
 
 
-def parse_timestamps(name: str, text: str) -> Point:
+def parse_timestamps(name: str, text: str) -> OffsetPoint:
     """Parse ``{"orders": {"0": 1700000000000}}``: milliseconds since 1970 for each partition."""
     parsed = _json_object(name, text, '{"orders": {"0": 1700000000000}}')
     times = _per_partition(name, parsed)
     if any(time < 0 for numbers in times.values() for time in numbers.values()):
         raise OptionError(f"{name}={text!r}: times are milliseconds since 1970")
-    return Point("timestamps", times)
+    return OffsetPoint("timestamps", times)
 
 
 def _per_partition(name: str, parsed: Mapping[str, Any]) -> dict[str, dict[int, int]]:

@@ -22,8 +22,8 @@ from oncelog import defaults
 from pyspark_oncelog.ddl import check_json_ddl
 from pyspark_oncelog.option_values import (
     LATEST,
+    OffsetPoint,
     OptionError,
-    Point,
     parse_assignment,
     parse_bool,
     parse_choice,
@@ -108,9 +108,9 @@ class SourceOptions:
     subscribe: tuple[str, ...] = ()
     subscribe_pattern: str = ""
     assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    starting: Point | None = None
+    starting: OffsetPoint | None = None
     """The query starts here; None: latest for a stream, earliest for a batch query."""
-    ending: Point = field(default_factory=lambda: Point("latest"))
+    ending: OffsetPoint = field(default_factory=lambda: OffsetPoint("latest"))
     by_timestamp_strategy: str = "error"
     """The start of a stream in a partition that has no record at or after the time: ``error`` or
     ``latest``."""
@@ -148,12 +148,12 @@ class SourceOptions:
         """
         given = {key.lower(): str(value) for key, value in options.items()}
         _refuse(given)
-        reading = _Reading(given)
+        reading = _OptionsReading(given)
         parsed = cls(
             bootstrap_servers=find_bootstrap(given),
             **_topics(given),  # type: ignore[arg-type]
             starting=_point(given, "starting"),
-            ending=_point(given, "ending") or Point("latest"),
+            ending=_point(given, "ending") or OffsetPoint("latest"),
             by_timestamp_strategy=reading.choice(
                 "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
             ),
@@ -188,7 +188,7 @@ class SourceOptions:
     @property
     def begins_at_a_moment(self) -> bool:
         """Return whether a new stream begins somewhere else when it is asked again."""
-        point = self.starting or Point("latest")
+        point = self.starting or OffsetPoint("latest")
         if point.kind == "offsets":
             return any(LATEST in numbers.values() for numbers in point.offsets.values())
         return point.kind != "earliest"
@@ -216,15 +216,15 @@ class SourceOptions:
                         " stream with trigger(availableNow=True)"
                     )
         elif streaming is False:
-            if self.starting == Point("latest"):
+            if self.starting == OffsetPoint("latest"):
                 raise OptionError("startingOffsets=latest: a batch query would find nothing")
-            if self.ending == Point("earliest"):
+            if self.ending == OffsetPoint("earliest"):
                 raise OptionError("endingOffsets=earliest: a batch query would find nothing")
             _refuse_numbers("startingOffsets", self.starting, -1, "latest (-1)")
             _refuse_numbers("endingOffsets", self.ending, -2, "earliest (-2)")
 
 
-class _Reading:
+class _OptionsReading:
     """Options are read by name, with their defaults."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -283,7 +283,7 @@ def _topics(given: Mapping[str, str]) -> dict[str, object]:
     return {"subscribe_pattern": parse_pattern(name, text)}
 
 
-def _point(given: Mapping[str, str], side: str) -> Point | None:
+def _point(given: Mapping[str, str], side: str) -> OffsetPoint | None:
     names = [f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp"]
     named = [name for name in names if name.lower() in given]
     if len(named) > 1:
@@ -294,11 +294,11 @@ def _point(given: Mapping[str, str], side: str) -> Point | None:
     if name.endswith("ByTimestamp"):
         return parse_timestamps(name, text)
     if name.endswith("Timestamp"):
-        return Point("timestamp", timestamp_ms=parse_count(name, text, 0))
+        return OffsetPoint("timestamp", timestamp_ms=parse_count(name, text, 0))
     return parse_offsets(name, text)
 
 
-def _group(given: Mapping[str, str], reading: _Reading) -> str:
+def _group(given: Mapping[str, str], reading: _OptionsReading) -> str:
     """Return the group that shows the query's progress.
 
     Without ``groupId`` the name is made of what is read: Spark tells a source neither the query's
@@ -317,7 +317,7 @@ def _group(given: Mapping[str, str], reading: _Reading) -> str:
     return f"{given.get('groupidprefix', '').strip() or 'spark-oncelog'}-{digest}"
 
 
-def _refuse_numbers(name: str, point: Point | None, number: int, told: str) -> None:
+def _refuse_numbers(name: str, point: OffsetPoint | None, number: int, told: str) -> None:
     if point is None or point.kind != "offsets":
         return
     if any(number in offsets.values() for offsets in point.offsets.values()):

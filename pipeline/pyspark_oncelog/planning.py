@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from pyspark_oncelog.offsets import Partition
+from pyspark_oncelog.offsets import SourcePartition
 
 
 class DataLossError(Exception):
@@ -26,12 +26,12 @@ class DataLossError(Exception):
     With ``failOnDataLoss=false`` the query goes on behind them and logs a warning instead.
     """
 
-    def __init__(self, losses: Sequence[Loss]) -> None:
+    def __init__(self, losses: Sequence[LostOffsets]) -> None:
         self.losses = tuple(losses)
         told = "; ".join(map(str, self.losses))
         super().__init__(f"{told}. If the query may go on without them, give failOnDataLoss=false")
 
-    def __reduce__(self) -> tuple[type[DataLossError], tuple[tuple[Loss, ...]]]:
+    def __reduce__(self) -> tuple[type[DataLossError], tuple[tuple[LostOffsets, ...]]]:
         return DataLossError, (self.losses,)
 
 
@@ -45,10 +45,10 @@ class Cause(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class LostOffsets:
     """The offsets of one partition from ``first`` up to, not including, ``end`` are gone."""
 
-    partition: Partition
+    partition: SourcePartition
     cause: Cause
     first: int
     end: int
@@ -62,7 +62,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetSpan:
     """A span is one task's work: offsets of one partition from ``start`` to before ``end``."""
 
     topic: str
@@ -77,20 +77,20 @@ class Span:
         return self.end - self.start
 
     @property
-    def tp(self) -> Partition:
+    def tp(self) -> SourcePartition:
         """Return the partition of the span."""
-        return Partition(self.topic, self.partition)
+        return SourcePartition(self.topic, self.partition)
 
 
 def limited(
-    start: Mapping[Partition, int], latest: Mapping[Partition, int], offsets_max: int
-) -> dict[Partition, int]:
+    start: Mapping[SourcePartition, int], latest: Mapping[SourcePartition, int], offsets_max: int
+) -> dict[SourcePartition, int]:
     """Return ends that lie at most about ``offsets_max`` offsets in all behind ``start``."""
     sizes = {tp: max(end - start[tp], 0) for tp, end in latest.items()}
     total = sum(sizes.values())
     if total <= offsets_max:
         return dict(latest)
-    ends: dict[Partition, int] = {}
+    ends: dict[SourcePartition, int] = {}
     for tp, end in latest.items():
         share = sizes[tp] * offsets_max // total
         ends[tp] = min(start[tp] + max(share, 1), end) if sizes[tp] else end
@@ -98,8 +98,8 @@ def limited(
 
 
 def enough(
-    start: Mapping[Partition, int],
-    latest: Mapping[Partition, int],
+    start: Mapping[SourcePartition, int],
+    latest: Mapping[SourcePartition, int],
     offsets_min: int | None,
     waited_ms: float,
     delay_max_ms: int,
@@ -115,8 +115,8 @@ def enough(
 
 
 def split(
-    spans: Iterable[Span], pieces_min: int | None = None, size_max: int | None = None
-) -> list[Span]:
+    spans: Iterable[OffsetSpan], pieces_min: int | None = None, size_max: int | None = None
+) -> list[OffsetSpan]:
     """Cut the spans into at least ``pieces_min`` pieces of at most ``size_max`` offsets each.
 
     Large spans are cut first; no piece is empty, so there may be fewer than ``pieces_min``.
@@ -150,24 +150,25 @@ def _shared_out(sizes: Sequence[int], counts: Sequence[int], missing: int) -> li
     return result
 
 
-def _cut(span: Span, count: int) -> list[Span]:
+def _cut(span: OffsetSpan, count: int) -> list[OffsetSpan]:
     marks = [span.start + span.size * number // count for number in range(count + 1)]
     return [
-        Span(span.topic, span.topic_id, span.partition, low, high) for low, high in pairwise(marks)
+        OffsetSpan(span.topic, span.topic_id, span.partition, low, high)
+        for low, high in pairwise(marks)
     ]
 
 
 def retention_losses(
-    spans: Iterable[Span], earliest: Mapping[Partition, int]
-) -> tuple[list[Span], list[Loss]]:
+    spans: Iterable[OffsetSpan], earliest: Mapping[SourcePartition, int]
+) -> tuple[list[OffsetSpan], list[LostOffsets]]:
     """Return what is left of the spans, and what is lost, when the logs begin at ``earliest``."""
-    left: list[Span] = []
-    losses: list[Loss] = []
+    left: list[OffsetSpan] = []
+    losses: list[LostOffsets] = []
     for span in spans:
         begin = earliest.get(span.tp, span.start)
         if span.start < begin and span.size > 0:
             losses.append(
-                Loss(
+                LostOffsets(
                     span.tp,
                     Cause.RETENTION,
                     span.start,
@@ -175,26 +176,28 @@ def retention_losses(
                     f"the log begins at offset {begin} now",
                 )
             )
-            span = Span(span.topic, span.topic_id, span.partition, min(begin, span.end), span.end)
+            span = OffsetSpan(
+                span.topic, span.topic_id, span.partition, min(begin, span.end), span.end
+            )
         left.append(span)
     return left, losses
 
 
 def tail_losses(
-    spans: Iterable[Span], latest: Mapping[Partition, int]
-) -> tuple[list[Span], list[Loss]]:
+    spans: Iterable[OffsetSpan], latest: Mapping[SourcePartition, int]
+) -> tuple[list[OffsetSpan], list[LostOffsets]]:
     """Return what is left of the spans, and what is lost, when the logs end at ``latest``.
 
     A range that was planned, and logged, is gone then.
     """
-    left: list[Span] = []
-    losses: list[Loss] = []
+    left: list[OffsetSpan] = []
+    losses: list[LostOffsets] = []
     for span in spans:
         end = latest.get(span.tp, span.end)
         if span.end > end and span.size > 0:
             note = f"the log ends at offset {end} now"
             first = max(span.start, end)
-            losses.append(Loss(span.tp, Cause.TRUNCATED, first, span.end, note))
-            span = Span(span.topic, span.topic_id, span.partition, min(span.start, end), end)
+            losses.append(LostOffsets(span.tp, Cause.TRUNCATED, first, span.end, note))
+            span = OffsetSpan(span.topic, span.topic_id, span.partition, min(span.start, end), end)
         left.append(span)
     return left, losses

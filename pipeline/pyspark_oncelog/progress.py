@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from pyspark_oncelog import connections, questions
-from pyspark_oncelog.offsets import LogOffsets, Partition
+from pyspark_oncelog.offsets import LogOffsets, SourcePartition
 
 if TYPE_CHECKING:
     from pyspark_oncelog.options import SourceOptions
@@ -40,7 +40,7 @@ class Progress:
         self._published: LogOffsets | None = None
         self._publishing: Future[None] | None = None
         self._told: str = ""
-        self._stands: dict[Partition, int] = {}
+        self._stands: dict[SourcePartition, int] = {}
         """What this query has published last."""
         self._warned = False
 

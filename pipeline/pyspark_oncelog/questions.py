@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from oncelog import Consumer, TopicPartition
 from oncelog.errors import ApiError, ClientError, UnknownTopicOrPartitionError
 from pyspark_oncelog import connections
-from pyspark_oncelog.offsets import Partition
-from pyspark_oncelog.option_values import EARLIEST, LATEST, OptionError, Point
+from pyspark_oncelog.offsets import SourcePartition
+from pyspark_oncelog.option_values import EARLIEST, LATEST, OffsetPoint, OptionError
 from pyspark_oncelog.options import SourceOptions
 
 
@@ -30,7 +30,7 @@ class Topics:
     """These topics are read, as they are now."""
 
     ids: Mapping[str, str]
-    partitions: tuple[Partition, ...]
+    partitions: tuple[SourcePartition, ...]
 
 
 async def _consumer(options: SourceOptions) -> Consumer:
@@ -60,7 +60,7 @@ async def find_topics(options: SourceOptions, missing_ok: bool = False) -> Topic
         wanted = list(options.subscribe or options.assign)
     described = await admin.describe_topics(wanted, timeout_ms=options.driver_timeout_ms)
     ids: dict[str, str] = {}
-    partitions: list[Partition] = []
+    partitions: list[SourcePartition] = []
     pattern = re.compile(options.subscribe_pattern)
     for topic in sorted(described, key=lambda item: item.topic):
         if wanted is None and (topic.internal or not pattern.fullmatch(topic.topic)):
@@ -76,13 +76,13 @@ async def find_topics(options: SourceOptions, missing_ok: bool = False) -> Topic
             raise UnknownTopicOrPartitionError(
                 f"assign: {topic.topic!r} has {len(numbers)} partitions, there is no {beyond[0]}"
             )
-        partitions += [Partition(topic.topic, number) for number in sorted(chosen)]
+        partitions += [SourcePartition(topic.topic, number) for number in sorted(chosen)]
     return Topics(ids, tuple(partitions))
 
 
 async def ends(
-    options: SourceOptions, partitions: Iterable[Partition], timestamp: int
-) -> dict[Partition, int]:
+    options: SourceOptions, partitions: Iterable[SourcePartition], timestamp: int
+) -> dict[SourcePartition, int]:
     """Return the first (-2) or last (-1) offset of each partition."""
     wanted = [TopicPartition(*tp) for tp in partitions]
     if not wanted:
@@ -92,21 +92,25 @@ async def ends(
         found = await consumer.beginning_offsets(wanted)
     else:
         found = await consumer.end_offsets(wanted)
-    return {Partition(*tp): offset for tp, offset in found.items()}
+    return {SourcePartition(*tp): offset for tp, offset in found.items()}
 
 
-async def earliest(options: SourceOptions, partitions: Iterable[Partition]) -> dict[Partition, int]:
+async def earliest(
+    options: SourceOptions, partitions: Iterable[SourcePartition]
+) -> dict[SourcePartition, int]:
     """Return where each log begins."""
     return await ends(options, partitions, EARLIEST)
 
 
-async def latest(options: SourceOptions, partitions: Iterable[Partition]) -> dict[Partition, int]:
+async def latest(
+    options: SourceOptions, partitions: Iterable[SourcePartition]
+) -> dict[SourcePartition, int]:
     """Return where the readable part of each log ends."""
     return await ends(options, partitions, LATEST)
 
 
 async def wait_for_records(
-    options: SourceOptions, offsets: Mapping[Partition, int], timeout_s: float
+    options: SourceOptions, offsets: Mapping[SourcePartition, int], timeout_s: float
 ) -> None:
     """Wait until there may be something behind one of ``offsets``, or the time is up."""
     if not offsets:
@@ -118,8 +122,12 @@ async def wait_for_records(
 
 
 async def resolve(
-    options: SourceOptions, point: Point, partitions: tuple[Partition, ...], *, begin: bool
-) -> dict[Partition, int]:
+    options: SourceOptions,
+    point: OffsetPoint,
+    partitions: tuple[SourcePartition, ...],
+    *,
+    begin: bool,
+) -> dict[SourcePartition, int]:
     """Return the offsets that ``point`` stands for.
 
     :param begin: whether reading begins there, rather than ends.
@@ -134,7 +142,7 @@ async def resolve(
         times = dict.fromkeys(partitions, point.timestamp_ms)
         return await _at_times(options, times, begin)
     given = {
-        Partition(topic, number): value
+        SourcePartition(topic, number): value
         for topic, numbers in point.offsets.items()
         for number, value in numbers.items()
     }
@@ -154,13 +162,13 @@ async def resolve(
 
 
 async def _at_times(
-    options: SourceOptions, times: Mapping[Partition, int], begin: bool
-) -> dict[Partition, int]:
+    options: SourceOptions, times: Mapping[SourcePartition, int], begin: bool
+) -> dict[SourcePartition, int]:
     if not times:
         return {}
     consumer = await _consumer(options)
     found = await consumer.offsets_for_times({TopicPartition(*tp): t for tp, t in times.items()})
-    answers = {Partition(*tp): answer for tp, answer in found.items()}
+    answers = {SourcePartition(*tp): answer for tp, answer in found.items()}
     beyond = [tp for tp in times if answers[tp] is None]
     if beyond and begin and options.by_timestamp_strategy == "error":
         raise OptionError(
@@ -168,7 +176,7 @@ async def _at_times(
             " startingOffsetsByTimestampStrategy=latest would begin at its end"
         )
     last = await latest(options, beyond)
-    offsets: dict[Partition, int] = {}
+    offsets: dict[SourcePartition, int] = {}
     for tp in times:
         answer = answers[tp]
         offsets[tp] = last[tp] if answer is None else answer.offset
@@ -176,7 +184,7 @@ async def _at_times(
 
 
 async def publish(
-    options: SourceOptions, offsets: Mapping[Partition, int], timeout_ms: int
+    options: SourceOptions, offsets: Mapping[SourcePartition, int], timeout_ms: int
 ) -> None:
     """Commit ``offsets`` for the group that shows the query's progress.
 
@@ -188,11 +196,11 @@ async def publish(
     outcome.raise_for_errors()
 
 
-async def published(options: SourceOptions, timeout_ms: int) -> dict[Partition, int]:
+async def published(options: SourceOptions, timeout_ms: int) -> dict[SourcePartition, int]:
     """Return the offsets of the group that shows the query's progress."""
     admin = await connections.started_admin(options.bootstrap_servers)
     found = await admin.list_group_offsets(options.group_id, timeout_ms=timeout_ms)
-    return {Partition(*tp): item.offset for tp, item in found.items() if item is not None}
+    return {SourcePartition(*tp): item.offset for tp, item in found.items() if item is not None}
 
 
 Trouble = (ApiError, ClientError, OSError, TimeoutError)

@@ -25,7 +25,7 @@ from oncelog.errors import (
 )
 from pyspark_oncelog import connections, questions
 from pyspark_oncelog.arrow_columns import Making, record_batch
-from pyspark_oncelog.planning import Cause, DataLossError, Loss, Span
+from pyspark_oncelog.planning import Cause, DataLossError, LostOffsets, OffsetSpan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def read_span(span: Span, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_span(
+    span: OffsetSpan, options: SourceOptions, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of ``span``, in order.
 
     :raises DataLossError: some are gone, and ``failOnDataLoss`` is not false.
@@ -76,7 +78,7 @@ async def _start(options: SourceOptions) -> Consumer:
     return consumer
 
 
-async def _begin(consumer: Consumer, span: Span, options: SourceOptions) -> bool:
+async def _begin(consumer: Consumer, span: OffsetSpan, options: SourceOptions) -> bool:
     """Return whether there is anything to read."""
     if not await _check_topic(span, options):
         return False
@@ -86,7 +88,7 @@ async def _begin(consumer: Consumer, span: Span, options: SourceOptions) -> bool
     return True
 
 
-async def _next(consumer: Consumer, span: Span, options: SourceOptions) -> list[ColumnBatch]:
+async def _next(consumer: Consumer, span: OffsetSpan, options: SourceOptions) -> list[ColumnBatch]:
     tp = TopicPartition(span.topic, span.partition)
     while True:
         try:
@@ -111,7 +113,7 @@ async def _next(consumer: Consumer, span: Span, options: SourceOptions) -> list[
             raise
 
 
-async def _skip(consumer: Consumer, span: Span, options: SourceOptions) -> bool:
+async def _skip(consumer: Consumer, span: OffsetSpan, options: SourceOptions) -> bool:
     """The position is not in the log: fail, or go to where the log begins; False when that is
     behind the span."""
     tp = TopicPartition(span.topic, span.partition)
@@ -120,9 +122,11 @@ async def _skip(consumer: Consumer, span: Span, options: SourceOptions) -> bool:
     begin = (await questions.earliest(options, [span.tp]))[span.tp]
     if position < begin:
         note = f"the log begins at offset {begin} now"
-        loss = Loss(span.tp, Cause.RETENTION, position, min(begin, span.end), note)
+        loss = LostOffsets(span.tp, Cause.RETENTION, position, min(begin, span.end), note)
     else:
-        loss = Loss(span.tp, Cause.TRUNCATED, position, span.end, "the offset is out of range")
+        loss = LostOffsets(
+            span.tp, Cause.TRUNCATED, position, span.end, "the offset is out of range"
+        )
     _lost(loss, options)
     if position >= begin or begin >= span.end:
         return False
@@ -130,7 +134,7 @@ async def _skip(consumer: Consumer, span: Span, options: SourceOptions) -> bool:
     return True
 
 
-async def _explain(consumer: Consumer, span: Span, options: SourceOptions) -> bool:
+async def _explain(consumer: Consumer, span: OffsetSpan, options: SourceOptions) -> bool:
     """Nothing came: raise a better reason than that, if there is one. Whether what is left of the
     span is lost, and may be."""
     if not await _check_topic(span, options):
@@ -139,11 +143,11 @@ async def _explain(consumer: Consumer, span: Span, options: SourceOptions) -> bo
     if end >= span.end:
         return False
     note = f"the log ends at offset {end} now"
-    _lost(Loss(span.tp, Cause.TRUNCATED, end, span.end, note), options)
+    _lost(LostOffsets(span.tp, Cause.TRUNCATED, end, span.end, note), options)
     return await consumer.position(TopicPartition(span.topic, span.partition)) >= end
 
 
-async def _check_topic(span: Span, options: SourceOptions) -> bool:
+async def _check_topic(span: OffsetSpan, options: SourceOptions) -> bool:
     """Return whether the topic is still the one that was planned."""
     admin = await connections.started_admin(options.bootstrap_servers)
     (topic,) = await admin.describe_topics([span.topic], timeout_ms=options.poll_timeout_ms)
@@ -152,11 +156,11 @@ async def _check_topic(span: Span, options: SourceOptions) -> bool:
     if topic.error is not None and not isinstance(topic.error, UnknownTopicOrPartitionError):
         raise topic.error
     cause = Cause.RECREATED if topic.error is None else Cause.DELETED
-    _lost(Loss(span.tp, cause, span.start, span.end), options)
+    _lost(LostOffsets(span.tp, cause, span.start, span.end), options)
     return False
 
 
-def _lost(loss: Loss, options: SourceOptions) -> None:
+def _lost(loss: LostOffsets, options: SourceOptions) -> None:
     if options.fail_on_data_loss:
         raise DataLossError([loss])
     logger.warning("%s", loss)

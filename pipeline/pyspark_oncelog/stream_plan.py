@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark_oncelog import questions
-from pyspark_oncelog.offsets import LogOffsets, Partition, make_offsets
-from pyspark_oncelog.option_values import Point
+from pyspark_oncelog.offsets import LogOffsets, SourcePartition, make_offsets
+from pyspark_oncelog.option_values import OffsetPoint
 from pyspark_oncelog.planning import (
     Cause,
     DataLossError,
-    Loss,
-    Span,
+    LostOffsets,
+    OffsetSpan,
     enough,
     limited,
     retention_losses,
@@ -59,7 +59,7 @@ class StreamPlan:
     async def initial(self) -> LogOffsets:
         """Return where a new query begins."""
         topics = await questions.find_topics(self._options)
-        point = self._options.starting or Point("latest")
+        point = self._options.starting or OffsetPoint("latest")
         found = await questions.resolve(self._options, point, topics.partitions, begin=True)
         return make_offsets(topics.ids, found)
 
@@ -94,7 +94,10 @@ class StreamPlan:
             return make_offsets(ids, ends)
 
     async def _wait(
-        self, begin: Mapping[Partition, int], ends: Mapping[Partition, int], left_s: float
+        self,
+        begin: Mapping[SourcePartition, int],
+        ends: Mapping[SourcePartition, int],
+        left_s: float,
     ) -> None:
         if any(ends[tp] > begin[tp] for tp in ends):
             # There is something, but too little: more of it comes in its own time.
@@ -121,8 +124,8 @@ class StreamPlan:
         return make_offsets(ids, found)
 
     async def _insist(
-        self, start: LogOffsets, ids: Mapping[str, str], partitions: tuple[Partition, ...]
-    ) -> dict[Partition, int]:
+        self, start: LogOffsets, ids: Mapping[str, str], partitions: tuple[SourcePartition, ...]
+    ) -> dict[SourcePartition, int]:
         """Ask again until no log ends before ``start``, or that must be believed."""
         believed_at = time.monotonic() + min(SETTLE_S, self._options.driver_timeout_ms / 2000)
         while True:
@@ -135,7 +138,7 @@ class StreamPlan:
             await asyncio.sleep(SETTLE_POLL_S)
         self._report(
             [
-                Loss(
+                LostOffsets(
                     tp,
                     Cause.TRUNCATED,
                     found[tp],
@@ -147,13 +150,15 @@ class StreamPlan:
         )
         return found
 
-    async def spans(self, start: LogOffsets, end: LogOffsets) -> list[Span]:
+    async def spans(self, start: LogOffsets, end: LogOffsets) -> list[OffsetSpan]:
         """Return the pieces of a micro-batch.
 
         :raises DataLossError: some of it is not in the log any more.
         """
         spans = [
-            Span(tp.topic, end.topic_id(tp.topic), tp.partition, _begin(start, end, tp), offset)
+            OffsetSpan(
+                tp.topic, end.topic_id(tp.topic), tp.partition, _begin(start, end, tp), offset
+            )
             for tp, offset in end
         ]
         spans = [span for span in spans if span.size > 0]
@@ -169,32 +174,32 @@ class StreamPlan:
         options = self._options
         return split(spans, options.min_partitions, options.max_records_per_partition)
 
-    def _report(self, losses: list[Loss]) -> None:
+    def _report(self, losses: list[LostOffsets]) -> None:
         if losses and self._options.fail_on_data_loss:
             raise DataLossError(losses)
         for loss in losses:
             logger.warning("%s", loss)
 
 
-def _begin(start: LogOffsets, latest: LogOffsets, tp: Partition) -> int:
+def _begin(start: LogOffsets, latest: LogOffsets, tp: SourcePartition) -> int:
     """Return where reading goes on in ``tp``; 0 in a partition, or a topic, that is new."""
     if start.topic_id(tp.topic) != latest.topic_id(tp.topic):
         return 0
     return start.get(tp) or 0
 
 
-def _topic_losses(start: LogOffsets, ids: Mapping[str, str]) -> list[Loss]:
+def _topic_losses(start: LogOffsets, ids: Mapping[str, str]) -> list[LostOffsets]:
     """Return the partitions of ``start`` whose topic is gone, or another one."""
     return [
-        Loss(tp, Cause.RECREATED if tp.topic in ids else Cause.DELETED, offset, offset)
+        LostOffsets(tp, Cause.RECREATED if tp.topic in ids else Cause.DELETED, offset, offset)
         for tp, offset in start
         if ids.get(tp.topic, "") != start.topic_id(tp.topic)
     ]
 
 
 def _behind(
-    start: LogOffsets, ids: Mapping[str, str], found: Mapping[Partition, int]
-) -> list[Partition]:
+    start: LogOffsets, ids: Mapping[str, str], found: Mapping[SourcePartition, int]
+) -> list[SourcePartition]:
     """Return the partitions whose log ends before ``start``."""
     return [
         tp

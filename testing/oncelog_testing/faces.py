@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypedDict, TypeVar, Unp
 from oncelog_testing.answers import ErrorLike, api_key, error_class
 from oncelog_testing.clock import ClusterClock
 from oncelog_testing.core import ClusterCore
-from oncelog_testing.faults import Act, Fault, FaultPlan, Match
+from oncelog_testing.faults import Fault, FaultAction, FaultPlan, Match
 from oncelog_testing.machines import Machine
 from oncelog_testing.memory.files import MemoryFiles
 from oncelog_testing.thread import ClusterClosedError, ClusterThread
@@ -150,31 +150,33 @@ class Face:
         :param which: requests are told apart by it, see ``Which``.
         :raises ValueError: there is no such API, error or broker.
         """
-        return self._fault(Act.FAIL, api, count, which, error=error_class(error))
+        return self._fault(FaultAction.FAIL, api, count, which, error=error_class(error))
 
     def delay(
         self, api: str, seconds: float, count: int | None = None, **which: Unpack[Which]
     ) -> Fault:
         """Let answers to an API leave so many seconds of the cluster's time late; the requests are
         carried out at once. See :meth:`fail_next`."""
-        return self._fault(Act.DELAY, api, count, which, seconds=seconds)
+        return self._fault(FaultAction.DELAY, api, count, which, seconds=seconds)
 
     def drop_request(self, api: str, count: int | None = 1, **which: Unpack[Which]) -> Fault:
         """Cut the connection when such a request comes; it is not carried out. The client cannot
         know that. See :meth:`fail_next`."""
-        return self._fault(Act.DROP_REQUEST, api, count, which)
+        return self._fault(FaultAction.DROP_REQUEST, api, count, which)
 
     def drop_reply(self, api: str, count: int | None = 1, **which: Unpack[Which]) -> Fault:
         """Carry such a request out, and cut the connection instead of answering. The client cannot
         know that. See :meth:`fail_next`."""
-        return self._fault(Act.DROP_REPLY, api, count, which)
+        return self._fault(FaultAction.DROP_REPLY, api, count, which)
 
     def hold(self, api: str, **which: Unpack[Which]) -> Fault:
         """Keep such requests, unanswered and not carried out, until the fault is removed; then they
         are served in their order. See :meth:`fail_next`."""
-        return self._fault(Act.HOLD, api, None, which)
+        return self._fault(FaultAction.HOLD, api, None, which)
 
-    def _fault(self, act: Act, api: str, count: int | None, which: Which, **more: Any) -> Fault:
+    def _fault(
+        self, act: FaultAction, api: str, count: int | None, which: Which, **more: Any
+    ) -> Fault:
         wrong = sorted(set(which) - set(Which.__annotations__))
         if wrong:
             known = sorted(Which.__annotations__)
@@ -199,8 +201,10 @@ class Face:
         """
         session_id = self.core.machine(broker).session_id
         silence = [
-            Fault(self._plan, Match(broker=broker, everything=True), Act.HOLD),
-            Fault(self._plan, Match(senders=frozenset({broker}), everything=True), Act.HOLD),
+            Fault(self._plan, Match(broker=broker, everything=True), FaultAction.HOLD),
+            Fault(
+                self._plan, Match(senders=frozenset({broker}), everything=True), FaultAction.HOLD
+            ),
         ]
         core = self.core
         core.mark_dirty()
@@ -226,7 +230,7 @@ class Face:
             Fault(
                 self._plan,
                 Match(broker=broker, senders=senders, everything=True),
-                Act.HOLD,
+                FaultAction.HOLD,
             )
             for here, senders in ((inside, outside), (outside, inside))
             for broker in sorted(here)

@@ -33,7 +33,7 @@ from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.metadata import MetadataResponse
 from oncelog_testing.answers import refuse, refuse_topics, topics_of
 
-__all__ = ["OWN_CLIENT", "Act", "Fault", "FaultPlan", "Match", "TestableBroker"]
+__all__ = ["OWN_CLIENT", "Fault", "FaultAction", "FaultPlan", "Match", "TestableBroker"]
 
 OWN_CLIENT = "oncelog-testing"
 """Client id of the cluster's own helpers."""
@@ -44,7 +44,7 @@ Answer = Callable[[Any, Sequence[Buffer], bool], None]
 _SENDER = re.compile(r"(?:broker|controller)-(\d+)")
 
 
-class Act(Enum):
+class FaultAction(Enum):
     """It says what becomes of a request."""
 
     FAIL = "fail"
@@ -113,7 +113,7 @@ class Fault:
         self,
         plan: FaultPlan,
         match: Match,
-        act: Act,
+        act: FaultAction,
         *,
         count: int | None = None,
         error: type[ApiError] | None = None,
@@ -121,7 +121,7 @@ class Fault:
     ) -> None:
         if count is not None and count < 1:
             raise ValueError(f"count={count}: a fault hits at least once")
-        if act is Act.HOLD and count is not None:
+        if act is FaultAction.HOLD and count is not None:
             raise ValueError("a hold has no count: later requests would overtake")
         if seconds < 0:
             raise ValueError(f"seconds={seconds}: time goes forward")
@@ -168,7 +168,7 @@ class Fault:
         }
         which = ", ".join(f"{name}={value}" for name, value in given.items()) or "any request"
         what = self.error.name if self.error is not None else ""
-        what = f"{self.seconds:g} s" if self.act is Act.DELAY else what
+        what = f"{self.seconds:g} s" if self.act is FaultAction.DELAY else what
         left = "" if self.count is None else f" of {self.count}"
         return f"<{' '.join(filter(None, (self.act.value, what)))} {which}; {self.hits}{left} hits>"
 
@@ -242,11 +242,11 @@ class FaultyDispatcher(RequestDispatcher):
         fault = self._plan.hit(self._broker_id, context, request)
         if fault is None:
             super().dispatch(context, incoming, respond)
-        elif fault.act is Act.FAIL:
+        elif fault.act is FaultAction.FAIL:
             self._fail(fault, context, incoming, respond)
-        elif fault.act is Act.DROP_REQUEST:
+        elif fault.act is FaultAction.DROP_REQUEST:
             respond.abort("a fault of the test: the request is lost")
-        elif fault.act is Act.HOLD:
+        elif fault.act is FaultAction.HOLD:
             self._hold(fault, context, incoming, respond)
         else:
             super().dispatch(context, incoming, _Watched(respond, _after(fault, respond)))
@@ -329,4 +329,4 @@ def _after(fault: Fault, respond: ResponseSlot) -> Answer:
         later = partial(respond, message, payload, close_after=close_after)
         loop.call_later(fault.seconds, later)
 
-    return lose if fault.act is Act.DROP_REPLY else delay
+    return lose if fault.act is FaultAction.DROP_REPLY else delay

@@ -17,9 +17,9 @@ from oncelog.admin.results import (
 )
 from oncelog.errors import BrokerUnreachableError
 from oncelog_cli.health import (
-    Check,
-    Limits,
-    Snapshot,
+    ClusterSnapshot,
+    HealthCheck,
+    HealthLimits,
     Status,
     check_all,
     nagios_line,
@@ -39,18 +39,20 @@ def seen(
     controller: int = 1,
     min_isr: int = 2,
     log_dirs: tuple[LogDirDescription, ...] = (),
-) -> Snapshot:
+) -> ClusterSnapshot:
     cluster = ClusterDescription(
         "c", controller, 1, tuple(BrokerDescription(b, 1, None, {}) for b in brokers)
     )
     topics = [TopicDescription("t", None, "id", False, partitions or (partition(0),))]
-    return Snapshot(cluster, topics, {"t": min_isr}, log_dirs)
+    return ClusterSnapshot(cluster, topics, {"t": min_isr}, log_dirs)
 
 
-def wrong(snapshot: Snapshot, limits: Limits | None = None) -> dict[str, tuple[Status, str]]:
+def wrong(
+    snapshot: ClusterSnapshot, limits: HealthLimits | None = None
+) -> dict[str, tuple[Status, str]]:
     return {
         check.name: (check.status, check.detail)
-        for check in check_all(snapshot, limits or Limits())
+        for check in check_all(snapshot, limits or HealthLimits())
         if check.status is not Status.OK
     }
 
@@ -64,7 +66,7 @@ def damaged(broker: int, free: int) -> LogDirDescription:
 
 
 def test_a_healthy_cluster() -> None:
-    checks = check_all(seen(log_dirs=(disk(1, 500),)), Limits())
+    checks = check_all(seen(log_dirs=(disk(1, 500),)), HealthLimits())
     assert worst(checks) is Status.OK
     assert [check.name for check in checks] == [
         "controller",
@@ -140,13 +142,13 @@ def test_a_healthy_cluster() -> None:
         ),
     ],
 )
-def test_what_is_wrong(snapshot: Snapshot, expected: dict[str, Any]) -> None:
+def test_what_is_wrong(snapshot: ClusterSnapshot, expected: dict[str, Any]) -> None:
     assert wrong(snapshot) == expected
 
 
 def test_limits() -> None:
     snapshot = seen(log_dirs=(disk(1, 100),))
-    limits = Limits(brokers=4, disk_warning_percent=5, disk_critical_percent=1)
+    limits = HealthLimits(brokers=4, disk_warning_percent=5, disk_critical_percent=1)
     assert wrong(snapshot, limits) == {"brokers": (Status.CRITICAL, "3 of 4")}
     (brokers,) = [check for check in check_all(snapshot, limits) if check.name == "brokers"]
     assert brokers.count == 1
@@ -155,28 +157,30 @@ def test_limits() -> None:
 
 
 def test_every_broker_that_is_missing_is_counted() -> None:
-    checks = check_all(seen(brokers=(1, 2)), Limits(brokers=5))
+    checks = check_all(seen(brokers=(1, 2)), HealthLimits(brokers=5))
     assert checks[1].detail == "2 of 5, missing: broker 3"
     assert checks[1].count == 3, "one that has replicas, and two that nobody has seen"
     assert "| brokers=3 " in nagios_line(checks)
     assert 'oncelog_health_count{check="brokers"} 3' in prometheus_text(checks)
     # Those that are away are wrong, also when enough others are there.
-    assert check_all(seen(brokers=(1, 2)), Limits(brokers=2))[1].count == 1
+    assert check_all(seen(brokers=(1, 2)), HealthLimits(brokers=2))[1].count == 1
 
 
 @pytest.mark.parametrize("controller", [-1, 9])
 def test_a_controller_that_is_not_well_is_one_thing_wrong(controller: int) -> None:
-    assert check_all(seen(controller=controller), Limits())[0].count == 1
-    assert check_all(seen(controller=1), Limits())[0].count == 0
+    assert check_all(seen(controller=controller), HealthLimits())[0].count == 1
+    assert check_all(seen(controller=1), HealthLimits())[0].count == 0
 
 
 def test_many_things_are_counted_and_some_named() -> None:
-    check = Check("x", Status.WARNING, tuple(f"t-{number}" for number in range(12)), "12 of 12")
+    check = HealthCheck(
+        "x", Status.WARNING, tuple(f"t-{number}" for number in range(12)), "12 of 12"
+    )
     assert check.detail == "12 of 12: t-0, t-1, t-2, t-3, t-4 and 7 more"
 
 
 def test_other_formats() -> None:
-    checks = check_all(seen(partition(0, (1,)), controller=-1), Limits())
+    checks = check_all(seen(partition(0, (1,)), controller=-1), HealthLimits())
     line = nagios_line(checks)
     assert line.startswith("CRITICAL controller nobody is controller; under_min_isr 1 of 1: t-0;")
     assert "| brokers=0 leaderless=0 under_min_isr=1 under_replicated=1" in line

@@ -8,26 +8,26 @@ from hypothesis import strategies as st
 
 from oncelog_cli.offset_range import (
     Base,
-    Held,
+    HeldOffsets,
     OffsetRange,
-    Point,
+    RangePoint,
     parse_range,
     resolve_end,
     resolve_start,
 )
 
 NOW_MS = 1_800_000_000_000
-HELD = Held(100, 200)
-START, END = Point(Base.START), Point(Base.END)
+HELD = HeldOffsets(100, 200)
+START, END = RangePoint(Base.START), RangePoint(Base.END)
 
 
-def at(number: int) -> Point:
-    return Point(Base.ZERO, number)
+def at(number: int) -> RangePoint:
+    return RangePoint(Base.ZERO, number)
 
 
-def ago(ms: int) -> Point:
+def ago(ms: int) -> RangePoint:
     """Return the point that is so long before now."""
-    return Point(Base.TIME, NOW_MS - ms)
+    return RangePoint(Base.TIME, NOW_MS - ms)
 
 
 @pytest.mark.parametrize(
@@ -42,27 +42,32 @@ def ago(ms: int) -> Point:
         (":40", OffsetRange(START, at(40))),
         (":end", OffsetRange(START, END)),
         (":", OffsetRange(START)),
-        ("+5", OffsetRange(Point(Base.START, 5))),
-        ("-5", OffsetRange(Point(Base.END, -5))),
-        ("-5:latest", OffsetRange(Point(Base.END, -5), END)),
-        ("100:+10", OffsetRange(at(100), Point(Base.START, 10))),
-        (":-1", OffsetRange(START, Point(Base.END, -1))),
-        ("@1770000000000", OffsetRange(Point(Base.TIME, 1_770_000_000_000))),
-        ("@1770000000", OffsetRange(Point(Base.TIME, 1_770_000_000_000))),
+        ("+5", OffsetRange(RangePoint(Base.START, 5))),
+        ("-5", OffsetRange(RangePoint(Base.END, -5))),
+        ("-5:latest", OffsetRange(RangePoint(Base.END, -5), END)),
+        ("100:+10", OffsetRange(at(100), RangePoint(Base.START, 10))),
+        (":-1", OffsetRange(START, RangePoint(Base.END, -1))),
+        ("@1770000000000", OffsetRange(RangePoint(Base.TIME, 1_770_000_000_000))),
+        ("@1770000000", OffsetRange(RangePoint(Base.TIME, 1_770_000_000_000))),
         ("@-1h", OffsetRange(ago(3_600_000))),
         ("@1h", OffsetRange(ago(3_600_000))),
         ("@-1d2h3m4s5ms", OffsetRange(ago(93_784_005))),
         ("@-90m:@-30m", OffsetRange(ago(5_400_000), ago(1_800_000))),
-        ("@-1h:+1000", OffsetRange(ago(3_600_000), Point(Base.START, 1000))),
-        ("@2026-01-31", OffsetRange(Point(Base.TIME, 1_769_817_600_000))),
-        ("@2026-01-31T10:30:00Z", OffsetRange(Point(Base.TIME, 1_769_855_400_000))),
-        ("@2026-01-31T10:30", OffsetRange(Point(Base.TIME, 1_769_855_400_000))),
-        ("@2026-01-31T11:30:00+01:00:end", OffsetRange(Point(Base.TIME, 1_769_855_400_000), END)),
+        ("@-1h:+1000", OffsetRange(ago(3_600_000), RangePoint(Base.START, 1000))),
+        ("@2026-01-31", OffsetRange(RangePoint(Base.TIME, 1_769_817_600_000))),
+        ("@2026-01-31T10:30:00Z", OffsetRange(RangePoint(Base.TIME, 1_769_855_400_000))),
+        ("@2026-01-31T10:30", OffsetRange(RangePoint(Base.TIME, 1_769_855_400_000))),
+        (
+            "@2026-01-31T11:30:00+01:00:end",
+            OffsetRange(RangePoint(Base.TIME, 1_769_855_400_000), END),
+        ),
         (
             "@2026-01-31T10:30:00Z:@2026-01-31T10:30:01Z",
-            OffsetRange(Point(Base.TIME, 1_769_855_400_000), Point(Base.TIME, 1_769_855_401_000)),
+            OffsetRange(
+                RangePoint(Base.TIME, 1_769_855_400_000), RangePoint(Base.TIME, 1_769_855_401_000)
+            ),
         ),
-        ("@-9999999d", OffsetRange(Point(Base.TIME, 0))),
+        ("@-9999999d", OffsetRange(RangePoint(Base.TIME, 0))),
     ],
 )
 def test_ranges(text: str, wanted: OffsetRange) -> None:
@@ -107,15 +112,15 @@ def test_any_text_is_a_range_or_a_value_error(text: str) -> None:
         (at(5), None, 100),  # retention took it
         (at(300), None, 300),  # is waited for
         (START, None, 100),
-        (Point(Base.START, 7), None, 107),
+        (RangePoint(Base.START, 7), None, 107),
         (END, None, 200),
-        (Point(Base.END, -10), None, 190),
-        (Point(Base.END, -1000), None, 100),
-        (Point(Base.TIME, 1), 160, 160),
-        (Point(Base.TIME, 1), None, 200),
+        (RangePoint(Base.END, -10), None, 190),
+        (RangePoint(Base.END, -1000), None, 100),
+        (RangePoint(Base.TIME, 1), 160, 160),
+        (RangePoint(Base.TIME, 1), None, 200),
     ],
 )
-def test_starts(point: Point, found: int | None, offset: int) -> None:
+def test_starts(point: RangePoint, found: int | None, offset: int) -> None:
     assert resolve_start(point, HELD, found) == offset
 
 
@@ -123,12 +128,12 @@ def test_starts(point: Point, found: int | None, offset: int) -> None:
     ("point", "found", "offset"),
     [
         (at(160), None, 160),
-        (Point(Base.START, 10), None, 160),
+        (RangePoint(Base.START, 10), None, 160),
         (END, None, 200),
-        (Point(Base.END, -10), None, 190),
-        (Point(Base.TIME, 1), 180, 180),
-        (Point(Base.TIME, 1), None, 200),
+        (RangePoint(Base.END, -10), None, 190),
+        (RangePoint(Base.TIME, 1), 180, 180),
+        (RangePoint(Base.TIME, 1), None, 200),
     ],
 )
-def test_ends(point: Point, found: int | None, offset: int) -> None:
+def test_ends(point: RangePoint, found: int | None, offset: int) -> None:
     assert resolve_end(point, 150, HELD, found) == offset

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 
 from oncelog_cli import typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.command_table import share_options
 from oncelog_cli.invocation import CURRENT, Invocation
 from oncelog_cli.options import Format
@@ -18,7 +18,7 @@ SEEN: list[tuple[Any, ...]] = []
 
 
 def plain(
-    cluster: Cluster,
+    cluster: NamedCluster,
     name: str,
     number: Annotated[int, typed.Option("--number", "-n")] = 3,
 ) -> None:
@@ -26,7 +26,7 @@ def plain(
     SEEN.append((name, number, cluster.named, CURRENT.get()))
 
 
-def with_context(context: typed.Context, cluster: Cluster) -> None:
+def with_context(context: typed.Context, cluster: NamedCluster) -> None:
     """Note the context."""
     SEEN.append((context.params["bootstrap"], CURRENT.get(), cluster))
 

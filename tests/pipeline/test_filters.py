@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_oncelog.filters import Bounds
-from pyspark_oncelog.offsets import Partition
+from pyspark_oncelog.offsets import SourcePartition
 
 COMPARED: dict[Any, Callable[[int, int], bool]] = {
     EqualTo: lambda a, b: a == b,
@@ -57,7 +57,7 @@ def test_bounds_hold_for_what_the_filters_let_through(
     record = {"partition": partition, "offset": offset}
     found = bounds(*(kind((name,), value) for kind, name, value in asked))
     if all(COMPARED[kind](record[name], value) for kind, name, value in asked):
-        assert found.wants(Partition("t", partition))
+        assert found.wants(SourcePartition("t", partition))
         assert found.offset_low <= offset < found.offset_high
 
 
@@ -69,8 +69,8 @@ def test_bounds_narrow() -> None:
         GreaterThanOrEqual(("offset",), 10),
         LessThan(("offset",), 20),
     )
-    assert found.wants(Partition("t", 2))
-    assert not any(found.wants(tp) for tp in (Partition("t", 1), Partition("u", 2)))
+    assert found.wants(SourcePartition("t", 2))
+    assert not any(found.wants(tp) for tp in (SourcePartition("t", 1), SourcePartition("u", 2)))
     assert (found.offset_low, found.offset_high) == (10, 20)
     among = bounds(In(("offset",), (7, 3)), In(("topic",), ("a", "b")), EqualTo(("topic",), "b"))
     assert (among.offset_low, among.offset_high, among.topics) == (3, 8, frozenset("b"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_oncelog.offsets import LogOffsets, Partition, TopicOffsets, make_offsets
+from pyspark_oncelog.offsets import LogOffsets, SourcePartition, TopicOffsets, make_offsets
 
 PLACES = st.dictionaries(
     st.sampled_from(["a", "b", "orders", "é"]),
@@ -53,10 +53,10 @@ def test_partitions_are_in_the_order_of_their_numbers() -> None:
     assert json.dumps(told.to_json()) == (
         '{"version": 1, "topics": {"t": {"id": "id-t", "offsets": {"9": 2, "10": 1}}}}'
     )
-    assert list(told) == [(Partition("t", 9), 2), (Partition("t", 10), 1)]
-    assert told.get(Partition("t", 9)) == 2
-    assert told.get(Partition("t", 1)) is None
-    assert told.get(Partition("u", 9)) is None
+    assert list(told) == [(SourcePartition("t", 9), 2), (SourcePartition("t", 10), 1)]
+    assert told.get(SourcePartition("t", 9)) == 2
+    assert told.get(SourcePartition("t", 1)) is None
+    assert told.get(SourcePartition("u", 9)) is None
     assert (told.topic_id("t"), told.topic_id("u")) == ("id-t", "")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyspark_oncelog.option_values import (
+    OffsetPoint,
     OptionError,
-    Point,
     parse_assignment,
     parse_bool,
     parse_choice,
@@ -69,13 +69,13 @@ def test_words_that_are_not_known() -> None:
 
 
 def test_offsets_in_all_their_forms() -> None:
-    assert parse_offsets("startingOffsets", " Earliest ") == Point("earliest")
-    assert parse_offsets("startingOffsets", "latest") == Point("latest")
-    expected = Point("offsets", {"a": {0: 23, 1: -2}, "b": {0: -1}})
+    assert parse_offsets("startingOffsets", " Earliest ") == OffsetPoint("earliest")
+    assert parse_offsets("startingOffsets", "latest") == OffsetPoint("latest")
+    expected = OffsetPoint("offsets", {"a": {0: 23, 1: -2}, "b": {0: -1}})
     text = '{"b": {"0": -1}, "a": {"1": -2, "0": 23}}'
     assert parse_offsets("startingOffsets", text) == expected
     progress = '{"version": 1, "topics": {"a": {"id": "x", "offsets": {"0": 5}}}}'
-    assert parse_offsets("startingOffsets", progress) == Point("offsets", {"a": {0: 5}})
+    assert parse_offsets("startingOffsets", progress) == OffsetPoint("offsets", {"a": {0: 5}})
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_no_offset(text: str) -> None:
 
 def test_times() -> None:
     found = parse_timestamps("startingOffsetsByTimestamp", '{"a": {"0": 1700000000000}}')
-    assert found == Point("timestamps", {"a": {0: 1_700_000_000_000}})
+    assert found == OffsetPoint("timestamps", {"a": {0: 1_700_000_000_000}})
     with pytest.raises(OptionError, match="milliseconds since 1970"):
         parse_timestamps("startingOffsetsByTimestamp", '{"a": {"0": -2}}')
 

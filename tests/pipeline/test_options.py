@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_oncelog.option_values import OptionError, Point
+from pyspark_oncelog.option_values import OffsetPoint, OptionError
 from pyspark_oncelog.options import (
     NAMES,
     REFUSED,
@@ -35,7 +35,7 @@ def test_defaults_are_sparks() -> None:
     assert options.bootstrap_servers == "a:1"
     assert options.subscribe == ("orders",)
     assert options.starting is None
-    assert options.ending == Point("latest")
+    assert options.ending == OffsetPoint("latest")
     assert options.fail_on_data_loss
     assert not options.include_headers
     assert options.isolation_level == "read_committed"
@@ -68,8 +68,8 @@ def test_options_travel() -> None:
         ("driverTimeoutMs", "700", "driver_timeout_ms", 700),
         ("latestOffsetWaitMs", "0", "latest_offset_wait_ms", 0),
         ("recordsPerArrowBatch", "50", "records_per_arrow_batch", 50),
-        ("startingTimestamp", "5", "starting", Point("timestamp", timestamp_ms=5)),
-        ("endingTimestamp", "6", "ending", Point("timestamp", timestamp_ms=6)),
+        ("startingTimestamp", "5", "starting", OffsetPoint("timestamp", timestamp_ms=5)),
+        ("endingTimestamp", "6", "ending", OffsetPoint("timestamp", timestamp_ms=6)),
         ("startingOffsetsByTimestampStrategy", "latest", "by_timestamp_strategy", "latest"),
     ],
 )

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_oncelog.offsets import Partition
+from pyspark_oncelog.offsets import SourcePartition
 from pyspark_oncelog.planning import (
     Cause,
     DataLossError,
-    Loss,
-    Span,
+    LostOffsets,
+    OffsetSpan,
     enough,
     limited,
     retention_losses,
@@ -22,18 +22,18 @@ from pyspark_oncelog.planning import (
     tail_losses,
 )
 
-A, B = Partition("t", 0), Partition("t", 1)
+A, B = SourcePartition("t", 0), SourcePartition("t", 1)
 SIZES = st.lists(st.integers(0, 10_000), min_size=1, max_size=6)
 
 
-def span(number: int, start: int, end: int) -> Span:
-    return Span("t", "id", number, start, end)
+def span(number: int, start: int, end: int) -> OffsetSpan:
+    return OffsetSpan("t", "id", number, start, end)
 
 
 @given(SIZES, st.integers(1, 50_000))
 def test_a_limit_is_shared_and_nobody_starves(sizes: list[int], most: int) -> None:
-    start = {Partition("t", number): 100 for number in range(len(sizes))}
-    latest = {Partition("t", number): 100 + size for number, size in enumerate(sizes)}
+    start = {SourcePartition("t", number): 100 for number in range(len(sizes))}
+    latest = {SourcePartition("t", number): 100 + size for number, size in enumerate(sizes)}
     ends = limited(start, latest, most)
     assert all(start[tp] <= ends[tp] <= latest[tp] for tp in latest)
     assert all(ends[tp] > 100 for tp in latest if latest[tp] > 100)
@@ -90,12 +90,12 @@ def test_large_spans_are_cut_first() -> None:
 
 def test_retention_is_told_from_a_gap() -> None:
     spans = [span(0, 5, 20), span(1, 5, 20), span(2, 5, 8), span(3, 4, 4)]
-    logs = {A: 5, B: 9, Partition("t", 2): 30, Partition("t", 3): 30}
+    logs = {A: 5, B: 9, SourcePartition("t", 2): 30, SourcePartition("t", 3): 30}
     left, losses = retention_losses(spans, logs)
     assert left == [span(0, 5, 20), span(1, 9, 20), span(2, 8, 8), span(3, 4, 4)]
     assert [(loss.partition, loss.first, loss.end) for loss in losses] == [
         (B, 5, 9),
-        (Partition("t", 2), 5, 8),
+        (SourcePartition("t", 2), 5, 8),
     ]
     assert {loss.cause for loss in losses} == {Cause.RETENTION}
 
@@ -108,14 +108,14 @@ def test_a_log_that_ends_before_the_plan() -> None:
 
 
 def test_an_error_names_the_range_the_reason_and_the_remedy() -> None:
-    error = DataLossError([Loss(B, Cause.RETENTION, 5, 9, "the log begins at offset 9 now")])
+    error = DataLossError([LostOffsets(B, Cause.RETENTION, 5, 9, "the log begins at offset 9 now")])
     told = str(error)
     assert "t-1: offsets 5 to 8 are lost: retention has passed" in told
     assert "begins at offset 9" in told
     assert "failOnDataLoss=false" in told
     copied = pickle.loads(pickle.dumps(error))
     assert (str(copied), copied.losses) == (told, error.losses)
-    whole = DataLossError([Loss(A, Cause.RECREATED, 7, 7)])
+    whole = DataLossError([LostOffsets(A, Cause.RECREATED, 7, 7)])
     assert "from offset 7 is lost: the topic was deleted and made again" in str(whole)
     with pytest.raises(DataLossError):
         raise copied

@@ -12,17 +12,17 @@ from oncelog_protocol.errors import UnknownTopicOrPartitionError
 from oncelog_protocol.messages.base import ApiKey
 from pipeline.fake_topics import append, asked, opened, transaction
 from pyspark_oncelog import questions
-from pyspark_oncelog.offsets import Partition
-from pyspark_oncelog.option_values import OptionError, Point
+from pyspark_oncelog.offsets import SourcePartition
+from pyspark_oncelog.option_values import OffsetPoint, OptionError
 from pyspark_oncelog.options import SourceOptions
 from support.fake_cluster import Action
 from support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("fresh_connections")
-A, B = Partition("t", 0), Partition("t", 1)
+A, B = SourcePartition("t", 0), SourcePartition("t", 1)
 
 
-async def resolved(options: SourceOptions, point: Point, *, begin: bool = True) -> Any:
+async def resolved(options: SourceOptions, point: OffsetPoint, *, begin: bool = True) -> Any:
     async def ask() -> Any:
         return await questions.resolve(options, point, (A, B), begin=begin)
 
@@ -87,20 +87,20 @@ async def test_the_latest_is_the_last_stable_offset() -> None:
 @pytest.mark.asyncio
 async def test_places() -> None:
     async with opened("t", 30, 50) as (_, options):
-        assert await resolved(options, Point("earliest")) == {A: 0, B: 0}
-        assert await resolved(options, Point("latest")) == {A: 30, B: 50}
-        given = Point("offsets", {"t": {0: -2, 1: -1}})
+        assert await resolved(options, OffsetPoint("earliest")) == {A: 0, B: 0}
+        assert await resolved(options, OffsetPoint("latest")) == {A: 30, B: 50}
+        given = OffsetPoint("offsets", {"t": {0: -2, 1: -1}})
         assert await resolved(options, given) == {A: 0, B: 50}
-        assert await resolved(options, Point("offsets", {"t": {0: 7, 1: 8}})) == {A: 7, B: 8}
-        assert await resolved(options, Point("timestamp", timestamp_ms=101)) == {A: 11, B: 11}
-        times = Point("timestamps", {"t": {0: 100, 1: 0}})
+        assert await resolved(options, OffsetPoint("offsets", {"t": {0: 7, 1: 8}})) == {A: 7, B: 8}
+        assert await resolved(options, OffsetPoint("timestamp", timestamp_ms=101)) == {A: 11, B: 11}
+        times = OffsetPoint("timestamps", {"t": {0: 100, 1: 0}})
         assert await resolved(options, times) == {A: 10, B: 0}
 
 
 @pytest.mark.asyncio
 async def test_a_time_after_the_last_record() -> None:
     async with opened("t", 30, 50) as (_, options):
-        late = Point("timestamp", timestamp_ms=400)
+        late = OffsetPoint("timestamp", timestamp_ms=400)
         with pytest.raises(OptionError, match=r"t-0 has no record at or after 400"):
             await resolved(options, late)
         assert await resolved(options, late, begin=False) == {A: 30, B: 40}
@@ -112,9 +112,9 @@ async def test_a_time_after_the_last_record() -> None:
 async def test_all_partitions_are_to_be_named_and_no_others() -> None:
     async with opened("t", 1, 1) as (_, options):
         with pytest.raises(OptionError, match="starting offsets do not name t-1"):
-            await resolved(options, Point("offsets", {"t": {0: 0}}))
+            await resolved(options, OffsetPoint("offsets", {"t": {0: 0}}))
         with pytest.raises(OptionError, match="ending offsets name t-7"):
-            await resolved(options, Point("offsets", {"t": {0: 0, 1: 0, 7: 0}}), begin=False)
+            await resolved(options, OffsetPoint("offsets", {"t": {0: 0, 1: 0, 7: 0}}), begin=False)
 
 
 @pytest.mark.asyncio

@@ -12,7 +12,7 @@ from oncelog.errors import DeadlineExceededError
 from oncelog_protocol.messages.base import ApiKey
 from pipeline.fake_topics import apart, append, opened, transaction
 from pyspark_oncelog.options import SourceOptions
-from pyspark_oncelog.planning import Cause, DataLossError, Span
+from pyspark_oncelog.planning import Cause, DataLossError, OffsetSpan
 from pyspark_oncelog.span_reader import read_span
 from support.fake_cluster import Action, FakeCluster
 
@@ -20,21 +20,21 @@ pytestmark = pytest.mark.usefixtures("fresh_connections")
 SCHEMA = pa.schema([("value", pa.binary()), ("offset", pa.int64())])
 
 
-def span(start: int, end: int, topic_id: str = "id-t") -> Span:
-    return Span("t", topic_id, 0, start, end)
+def span(start: int, end: int, topic_id: str = "id-t") -> OffsetSpan:
+    return OffsetSpan("t", topic_id, 0, start, end)
 
 
-async def batches(options: SourceOptions, wanted: Span) -> list[pa.RecordBatch]:
+async def batches(options: SourceOptions, wanted: OffsetSpan) -> list[pa.RecordBatch]:
     return await apart(lambda: list(read_span(wanted, options, SCHEMA)))
 
 
-async def offsets(options: SourceOptions, wanted: Span) -> list[int]:
+async def offsets(options: SourceOptions, wanted: OffsetSpan) -> list[int]:
     found = [row for batch in await batches(options, wanted) for row in batch.to_pylist()]
     assert all(row["value"] == b"%d" % row["offset"] for row in found)
     return [row["offset"] for row in found]
 
 
-async def lost(options: SourceOptions, wanted: Span) -> Cause:
+async def lost(options: SourceOptions, wanted: OffsetSpan) -> Cause:
     with pytest.raises(DataLossError) as caught:
         await batches(options, wanted)
     (loss,) = caught.value.losses

@@ -14,7 +14,7 @@ from pipeline.fake_topics import append, asked, opened, transaction
 from pyspark_oncelog import stream_plan
 from pyspark_oncelog.offsets import LogOffsets, TopicOffsets
 from pyspark_oncelog.options import SourceOptions
-from pyspark_oncelog.planning import Cause, DataLossError, Span
+from pyspark_oncelog.planning import Cause, DataLossError, OffsetSpan
 from pyspark_oncelog.stream_plan import StreamPlan
 from support.fake_cluster import FakeCluster
 
@@ -33,7 +33,7 @@ async def next_end(
 
 
 async def spans(plan: StreamPlan, start: LogOffsets, end: LogOffsets) -> list[tuple[int, int, int]]:
-    found: list[Span] = await asked(plan.spans, start, end)
+    found: list[OffsetSpan] = await asked(plan.spans, start, end)
     return [(span.partition, span.start, span.end) for span in found]
 
 

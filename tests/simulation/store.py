@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from oncelog_controller.dead_man import DeadMan
 from oncelog_controller.store import NodeStat, Op, StoreError, Watch, WatchEvent
 from oncelog_testing.memory.store import MemoryMetadataStore
-from oncelog_testing.memory.zookeeper import Client, MemoryZooKeeper, Session
+from oncelog_testing.memory.zookeeper import Client, MemoryZooKeeper, ZooKeeperSession
 from simulation.loop import Process
 
 T = TypeVar("T")
@@ -36,18 +36,18 @@ class _Across:
     async def until_running(self) -> None:
         await self._server.until_running()
 
-    def open_session(self, client: Client, timeout_s: float) -> Session:
+    def open_session(self, client: Client, timeout_s: float) -> ZooKeeperSession:
         return self._process.run(self._server.open_session, client, timeout_s)
 
-    def close_session(self, session: Session) -> None:
+    def close_session(self, session: ZooKeeperSession) -> None:
         self._process.run(self._server.close_session, session)
 
-    def abandon(self, session: Session) -> None:
+    def abandon(self, session: ZooKeeperSession) -> None:
         self._process.run(self._server.abandon, session)
 
     def submit(
         self,
-        session: Session,
+        session: ZooKeeperSession,
         ops: list[Op] | None,
         run: Callable[[], T],
         reply: Callable[[T | None, StoreError | None], None],
@@ -91,7 +91,7 @@ class SimMetadataStore(MemoryMetadataStore):
         assert self.session is not None
         self._server_process.spawn(self._ping(self.session), "pings")
 
-    async def _ping(self, session: Session) -> None:
+    async def _ping(self, session: ZooKeeperSession) -> None:
         """Do as the thread of the real client, which goes on while the loop hangs: as the server's
         process, since a session whose client does not say otherwise lives."""
         silent = False
@@ -107,13 +107,13 @@ class SimMetadataStore(MemoryMetadataStore):
             elif turns and session.expired:
                 return
 
-    def lost_contact(self, session: Session) -> None:
+    def lost_contact(self, session: ZooKeeperSession) -> None:
         self._process.post(super().lost_contact, session)
 
-    def regained_contact(self, session: Session) -> None:
+    def regained_contact(self, session: ZooKeeperSession) -> None:
         self._process.post(super().regained_contact, session)
 
-    def told_expired(self, session: Session) -> None:
+    def told_expired(self, session: ZooKeeperSession) -> None:
         self._process.post(super().told_expired, session)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:

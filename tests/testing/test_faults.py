@@ -12,7 +12,7 @@ from oncelog import Consumer, Producer, TopicPartition, blocking
 from oncelog.errors import DeliveryTimeoutError, MessageTooLargeError, UnknownTopicOrPartitionError
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_testing import Cluster
-from oncelog_testing.faults import Act, Fault, FaultPlan, Match
+from oncelog_testing.faults import Fault, FaultAction, FaultPlan, Match
 
 
 def values(cluster: Cluster, topic: str) -> list[bytes | None]:
@@ -221,9 +221,9 @@ def at_once(work: Callable[[], None]) -> None:
 def test_a_hold_has_no_count_and_lets_go_once() -> None:
     plan = FaultPlan(at_once)
     with pytest.raises(ValueError, match="overtake"):
-        Fault(plan, Match(), Act.HOLD, count=1)
+        Fault(plan, Match(), FaultAction.HOLD, count=1)
     gone_on: list[int] = []
-    fault = Fault(plan, Match(), Act.HOLD)
+    fault = Fault(plan, Match(), FaultAction.HOLD)
     for number in range(3):
         fault.hold(lambda n=number: gone_on.append(n))  # type: ignore[misc]
     plan.clear()
@@ -234,10 +234,10 @@ def test_a_hold_has_no_count_and_lets_go_once() -> None:
 def test_a_fault_says_what_it_is() -> None:
     plan = FaultPlan(at_once)
     match = Match(api=ApiKey.PRODUCE, topic="t")
-    assert repr(Fault(plan, match, Act.DELAY, seconds=2)) == (
+    assert repr(Fault(plan, match, FaultAction.DELAY, seconds=2)) == (
         "<delay 2 s api=produce, topic=t; 0 hits>"
     )
-    assert repr(Fault(plan, Match(), Act.DROP_REPLY, count=3)) == (
+    assert repr(Fault(plan, Match(), FaultAction.DROP_REPLY, count=3)) == (
         "<drop after any request; 0 of 3 hits>"
     )
 

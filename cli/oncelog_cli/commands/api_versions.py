@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from oncelog_cli import typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.render import Column, Output
 
 COLUMNS = (
@@ -18,7 +18,7 @@ COLUMNS = (
 
 def api_versions(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     broker: Annotated[
         list[int] | None,
         typed.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),

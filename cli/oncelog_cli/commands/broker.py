@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import extras, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.broker_health import health
 from oncelog_cli.local.broker import broker_command, broker_environment, config_arguments
 from oncelog_cli.options import (
@@ -96,7 +96,7 @@ def check(
 @config_app.command("show")
 def show(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     config: ConfigOption = None,
     setting: SetOption = None,
     every: Annotated[bool, typed.Option("--all", "-a", help="Defaults as well.")] = False,
@@ -146,7 +146,7 @@ def _ask(verb: str, config: Path | None, settings: Sequence[str], output: Output
     raise typed.Exit(EXIT_USAGE)
 
 
-def _running(broker_id: int, cluster: Cluster) -> list[dict[str, Any]]:
+def _running(broker_id: int, cluster: NamedCluster) -> list[dict[str, Any]]:
     """Return the settings of a running broker, as it tells them."""
     (outcome,) = cluster.ask(lambda admin: admin.describe_configs(brokers=[broker_id]))
     if outcome.error is not None:

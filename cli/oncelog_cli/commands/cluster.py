@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.cluster_health import health
 from oncelog_cli.options import (
     RegexOption,
@@ -59,7 +59,7 @@ REPLICA_COLUMNS = (
 )
 
 
-class DescribesByDefault(typed.Group):
+class DescribesByDefault(typed.CommandGroup):
     """The group describes when it is not told what else to do."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -80,7 +80,7 @@ app.command("health")(health)
 @app.command()
 def describe(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
 ) -> None:
     """Show the cluster's brokers with racks and listeners, and who is controller."""
     found = cluster.ask(lambda admin: admin.describe_cluster())
@@ -114,7 +114,7 @@ def describe(
 
 def log_dirs(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topics: SomeTopicsArgument = None,
     regex: RegexOption = False,
     broker: Annotated[

@@ -13,15 +13,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.exits import EXIT_UNHEALTHY
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.health import (
     DISK_CRITICAL_PERCENT,
     DISK_WARNING_PERCENT,
-    Check,
-    Limits,
-    Snapshot,
+    ClusterSnapshot,
+    HealthCheck,
+    HealthLimits,
     Status,
     check_all,
     nagios_line,
@@ -102,7 +102,7 @@ StyleOption = Annotated[
 
 def health(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     brokers: BrokersOption = 0,
     disk_warning: WarningOption = DISK_WARNING_PERCENT,
     disk_critical: CriticalOption = DISK_CRITICAL_PERCENT,
@@ -117,7 +117,7 @@ def health(
     Checks the controller, missing brokers, partitions without a leader, below min.insync.replicas
     or under-replicated, log directories and free disk space.
     """
-    limits = Limits(brokers, disk_warning, disk_critical)
+    limits = HealthLimits(brokers, disk_warning, disk_critical)
     if (exit_when_healthy or timeout is not None) and not watch:
         raise UsageError("--exit-when-healthy and --timeout are for --watch")
     if watch and output.is_json and not exit_when_healthy:
@@ -154,7 +154,7 @@ def _seconds(text: str) -> float:
     return max(duration_ms(text), 1) / 1000
 
 
-def _nagios(cluster: Cluster, limits: Limits) -> None:
+def _nagios(cluster: NamedCluster, limits: HealthLimits) -> None:
     from oncelog import OncelogError
 
     try:
@@ -166,13 +166,13 @@ def _nagios(cluster: Cluster, limits: Limits) -> None:
     raise typed.Exit(int(worst(checks)))
 
 
-async def snapshot(admin: Admin) -> Snapshot:
+async def snapshot(admin: Admin) -> ClusterSnapshot:
     """Look at the cluster once."""
     cluster = await admin.describe_cluster()
     topics = [topic for topic in await admin.describe_topics() if topic.error is None]
     log_dirs = await admin.describe_log_dirs([broker.broker_id for broker in cluster.brokers])
     names = [topic.topic for topic in topics]
-    return Snapshot(cluster, topics, await min_insync_replicas(admin, names), log_dirs)
+    return ClusterSnapshot(cluster, topics, await min_insync_replicas(admin, names), log_dirs)
 
 
 async def min_insync_replicas(admin: Admin, topics: Sequence[str]) -> dict[str, int]:
@@ -190,13 +190,13 @@ async def min_insync_replicas(admin: Admin, topics: Sequence[str]) -> dict[str, 
 
 async def _watch(
     servers: str,
-    limits: Limits,
+    limits: HealthLimits,
     output: Output,
     pause_s: float,
     limit_s: float | None,
     *,
     until: bool,
-) -> list[Check]:
+) -> list[HealthCheck]:
     """Look until it is healthy, or time is up; a cluster that does not answer may yet come."""
     import asyncio
 
@@ -209,7 +209,7 @@ async def _watch(
                 checks = check_all(await snapshot(admin), limits)
         except (OncelogError, OSError) as error:
             text = " ".join(str(error).split())
-            checks = [Check("answer", Status.CRITICAL, (), text, unnamed=1)]
+            checks = [HealthCheck("answer", Status.CRITICAL, (), text, unnamed=1)]
         status = worst(checks)
         wrong = wrong_ones(checks)
         moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -225,13 +225,13 @@ def _word(status: Status) -> str:
     return "healthy" if status is Status.OK else f"unhealthy ({status})"
 
 
-def _show(checks: Sequence[Check], output: Output) -> None:
+def _show(checks: Sequence[HealthCheck], output: Output) -> None:
     output.line(_word(worst(checks)))
     output.line()
     output.table(COLUMNS, [_row(check) for check in checks])
 
 
-def _row(check: Check) -> dict[str, Any]:
+def _row(check: HealthCheck) -> dict[str, Any]:
     return {
         "check": check.name,
         "status": str(check.status),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.options import (
     DryRunOption,
     RegexOption,
@@ -60,7 +60,7 @@ DefaultOption = Annotated[
 @app.command()
 def describe(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topic: TopicsOption = None,
     broker: BrokersOption = None,
     default: DefaultOption = False,
@@ -136,7 +136,7 @@ def _rows(outcome: ConfigOutcome, *, every: bool) -> list[dict[str, Any]]:
 @app.command()
 def alter(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topic: TopicsOption = None,
     broker: BrokersOption = None,
     default: DefaultOption = False,

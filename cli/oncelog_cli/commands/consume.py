@@ -21,16 +21,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.exits import EXIT_OK
 from oncelog_cli.internal_records import decoded
 from oncelog_cli.offset_range import (
     FROM_BEGINNING,
     FROM_END,
     Base,
-    Held,
+    HeldOffsets,
     OffsetRange,
-    Point,
+    RangePoint,
     parse_range,
     resolve_end,
     resolve_start,
@@ -158,7 +158,7 @@ RecordFormatOption = Annotated[
 ]
 
 
-class Sink(Protocol):
+class OutputSink(Protocol):
     """A sink takes the bytes."""
 
     def write(self, data: bytes, /) -> object:
@@ -171,7 +171,7 @@ class Sink(Protocol):
 
 
 def consume(
-    cluster: Cluster,
+    cluster: NamedCluster,
     topics: TopicsArgument,
     regex: RegexOption = False,
     partition: Annotated[
@@ -264,13 +264,13 @@ def _chosen_range(text: str | None, from_beginning: bool, until_end: bool) -> Of
     return parsed("--offset", parse_range, text, int(time.time() * 1000))
 
 
-def _first_start(wanted: OffsetRange) -> Point:
+def _first_start(wanted: OffsetRange) -> RangePoint:
     """Return where a member begins that finds nothing committed.
 
     :raises UsageError: the range says more than that.
     """
     start = wanted.start
-    simple = (Point(Base.START), Point(Base.END))
+    simple = (RangePoint(Base.START), RangePoint(Base.END))
     if wanted.end is None and (start in simple or start.base is Base.TIME):
         return start
     raise UsageError(
@@ -294,7 +294,7 @@ def chosen_record_format(text: str) -> RecordFormat:
 
 
 @dataclass(slots=True)
-class Span:
+class PrintSpan:
     """A span says what to print of one partition; ``end`` None: for ever."""
 
     start: int
@@ -313,11 +313,11 @@ class Printer:
     """The printer stops when it has written its number of records."""
 
     write: RecordFormat
-    sink: Sink
+    sink: OutputSink
     left: int | None = None
     wanted: RecordFilter | None = None
     """Only records that pass this filter are printed; None: all."""
-    spans: dict[TopicPartition, Span] = field(default_factory=dict)
+    spans: dict[TopicPartition, PrintSpan] = field(default_factory=dict)
     shows_markers: bool = False
     markers: list[TransactionMarker] = field(default_factory=list)
     """Those that were met since something was printed, in order within each partition."""
@@ -413,27 +413,27 @@ async def _resolve(
     partitions: Sequence[TopicPartition],
     wanted: OffsetRange,
     until_end: bool,
-) -> dict[TopicPartition, Span]:
+) -> dict[TopicPartition, PrintSpan]:
     """Return the offsets to print of every partition, in place of the words of a range."""
     starts = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
     found_starts = await _at_time(consumer, partitions, wanted.start)
     found_ends = await _at_time(consumer, partitions, wanted.end)
-    spans: dict[TopicPartition, Span] = {}
+    spans: dict[TopicPartition, PrintSpan] = {}
     for tp in partitions:
-        held = Held(starts[tp], ends[tp])
+        held = HeldOffsets(starts[tp], ends[tp])
         start = resolve_start(wanted.start, held, found_starts.get(tp))
         end = None
         if wanted.end is not None:
             end = resolve_end(wanted.end, start, held, found_ends.get(tp))
         if until_end:
             end = held.end if end is None else min(end, held.end)
-        spans[tp] = Span(start, end, min(start, held.end))
+        spans[tp] = PrintSpan(start, end, min(start, held.end))
     return spans
 
 
 async def _at_time(
-    consumer: Consumer, partitions: Sequence[TopicPartition], point: Point | None
+    consumer: Consumer, partitions: Sequence[TopicPartition], point: RangePoint | None
 ) -> dict[TopicPartition, int]:
     """Return the offset of each partition at a time, if a record is that new."""
     if point is None or point.base is not Base.TIME:
@@ -445,7 +445,7 @@ async def _at_time(
 async def _consume_in_group(
     topics: list[str],
     group: str,
-    start: Point,
+    start: RangePoint,
     until_end: bool,
     printer: Printer,
     servers: str,

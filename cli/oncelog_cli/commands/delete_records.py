@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.group_offsets import Chosen, parse_partitions, read_csv
-from oncelog_cli.offset_range import Base, Held, Point, parse_range, resolve_start
+from oncelog_cli.offset_range import Base, HeldOffsets, RangePoint, parse_range, resolve_start
 from oncelog_cli.options import (
     DryRunOption,
     UsageError,
@@ -44,7 +44,7 @@ COLUMNS = (
 
 def delete_records(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topics: Annotated[
         list[str] | None,
         typed.Argument(metavar="[TOPIC[:N,...]...]", autocompletion=complete_topics),
@@ -94,7 +94,7 @@ class _Wanted:
     def __init__(
         self,
         chosen: Chosen | None = None,
-        point: Point | None = None,
+        point: RangePoint | None = None,
         offsets: Mapping[tuple[str, int], int] | None = None,
     ) -> None:
         self.chosen = chosen
@@ -170,7 +170,7 @@ async def _plan(servers: str, wanted: _Wanted, output: Output) -> list[dict[str,
             found = {tp: item.offset for tp, item in times.items() if item is not None}
     rows = []
     for tp in partitions:
-        held = Held(starts[tp], ends[tp])
+        held = HeldOffsets(starts[tp], ends[tp])
         if point is not None:
             offset = resolve_start(point, held, found.get(tp))
         else:

@@ -34,13 +34,13 @@ def demo(
     Exits non-zero when anything acknowledged was lost or misordered.
     """
     extras.need("demo", extras.DEMO, "the demo")
-    from oncelog_cli.demo.job import Job
+    from oncelog_cli.demo.job import DemoJob
     from oncelog_cli.demo.staging import play
     from oncelog_cli.demo.view import PlainView, make_view
 
     play(
         "demo",
-        lambda flights, _: Job(flights, limit=limit, rate=rate),
+        lambda flights, _: DemoJob(flights, limit=limit, rate=rate),
         PlainView(sys.stderr) if as_json else make_view(sys.stderr),
         directory,
         as_json=as_json,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from oncelog_cli import typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.options import (
     UsageError,
 )
@@ -59,7 +59,7 @@ def alert_rules() -> None:
 
 @app.command("prometheus-config")
 def prometheus_config(
-    cluster: Cluster,
+    cluster: NamedCluster,
     target: Annotated[
         list[str] | None,
         typed.Option(

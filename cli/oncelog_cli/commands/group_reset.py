@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.group_offsets import (
     Chosen,
     csv_line,
@@ -102,7 +102,7 @@ Export = Annotated[
 
 def reset_offsets(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     group: GroupArgument,
     topic: Topics = None,
     all_topics: AllTopics = False,

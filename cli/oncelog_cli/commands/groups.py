@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.group_reset import offsets_of, reset, reset_offsets, show_plan
 from oncelog_cli.group_offsets import parse_partitions
 from oncelog_cli.options import (
@@ -104,7 +104,7 @@ DELETED_OFFSET_COLUMNS = (
 @app.command("list")
 def list_groups(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     patterns: Annotated[
         list[str] | None,
         typed.Argument(metavar="[GROUP...]", autocompletion=complete_groups),
@@ -158,7 +158,7 @@ async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Out
 @app.command()
 def describe(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     groups: Groups,
     regex: RegexOption = False,
     offsets: Annotated[
@@ -318,7 +318,7 @@ app.command("reset-offsets")(reset_offsets)
 @app.command()
 def clone(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     source: Annotated[str, typed.Argument(metavar="SOURCE", autocompletion=complete_groups)],
     target: Annotated[str, typed.Argument(metavar="TARGET")],
     dry_run: DryRunOption = False,
@@ -339,7 +339,7 @@ def clone(
 @app.command()
 def delete(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     groups: Groups,
     regex: RegexOption = False,
     if_exists: Annotated[
@@ -390,7 +390,7 @@ def _has_members(group: GroupDescription) -> Exception:
 @app.command("delete-offsets")
 def delete_offsets(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     group: GroupArgument,
     topic: Annotated[
         list[str],

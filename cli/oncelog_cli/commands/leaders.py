@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_cli.options import (
     DryRunOption,
@@ -51,7 +51,7 @@ TopicOption = Annotated[
 
 def elect_leaders(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topic: TopicOption = None,
     unclean: Annotated[
         bool,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.cluster_health import min_insync_replicas
 from oncelog_cli.health import needed_isr
 from oncelog_cli.options import (
@@ -65,7 +65,7 @@ def partitions() -> None:
 @app.command("list")
 def list_partitions(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topics: SomeTopicsArgument = None,
     regex: RegexOption = False,
     broker: BrokerOption = None,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
-from oncelog_cli.commands.produce import Acks, Compression
+from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.commands.produce import AcksChoice, Compression
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.options import (
     TopicArgument,
@@ -60,7 +60,7 @@ RateOption = Annotated[
     float | None, typed.Option("--rate", min=0.001, metavar="N", help="Records a second, at most.")
 ]
 AcksOption = Annotated[
-    Acks, typed.Option("--acks", metavar="all|1|0", help="Who must have a record.")
+    AcksChoice, typed.Option("--acks", metavar="all|1|0", help="Who must have a record.")
 ]
 CompressionOption = Annotated[
     Compression,
@@ -71,13 +71,13 @@ CompressionOption = Annotated[
 @app.command()
 def produce(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topic: TopicArgument,
     records: RecordsOption = 100_000,
     size: SizeOption = 100,
     rate: RateOption = None,
     duration: SecondsOption = None,
-    acks: AcksOption = Acks.ALL,
+    acks: AcksOption = AcksChoice.ALL,
     compression: CompressionOption = Compression.NONE,
 ) -> None:
     """Write records into a topic; tell the rate, and how long acknowledgements took."""
@@ -97,7 +97,7 @@ def produce(
 @app.command()
 def consume(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topic: TopicArgument,
     records: RecordsOption = 100_000,
     duration: SecondsOption = None,
@@ -112,11 +112,11 @@ def consume(
 @app.command()
 def latency(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topic: TopicArgument,
     records: RecordsOption = 1_000,
     size: SizeOption = 100,
-    acks: AcksOption = Acks.ALL,
+    acks: AcksOption = AcksChoice.ALL,
     duration: SecondsOption = None,
 ) -> None:
     """Write one record after the other and read each back; tell how long that took."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 from oncelog_cli import typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.demos import pipeline_demo
 from oncelog_cli.invocation import CURRENT
 from oncelog_cli.options import JsonOption, UsageError, bootstrap_servers
@@ -34,7 +34,7 @@ SubmitOption = Annotated[
 
 @app.command(context_settings=PASS_ON)
 def run(
-    cluster: Cluster,
+    cluster: NamedCluster,
     context: typed.Context,
     job: JobArgument,
     submit: SubmitOption = False,
@@ -61,7 +61,7 @@ def run(
 
 @app.command()
 def check(
-    cluster: Cluster,
+    cluster: NamedCluster,
     job: JobArgument,
     submit: SubmitOption = False,
     plan: Annotated[
@@ -76,7 +76,7 @@ def check(
     _become(arguments)
 
 
-def _servers(cluster: Cluster) -> list[str]:
+def _servers(cluster: NamedCluster) -> list[str]:
     """Return the arguments that tell the runner where the cluster is.
 
     :raises UsageError: the command line says something that the runner does not take.

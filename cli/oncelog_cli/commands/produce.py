@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.line_source import LineSource, LineTooLongError
 from oncelog_cli.options import (
@@ -56,7 +56,7 @@ COLUMNS = (
 )
 
 
-class Acks(StrEnum):
+class AcksChoice(StrEnum):
     """A record counts when these replicas have it."""
 
     ALL = "all"
@@ -145,7 +145,7 @@ TombstoneOption = Annotated[
     bool, typed.Option("--tombstone", "-Z", help="An empty value becomes a tombstone (null).")
 ]
 AcksOption = Annotated[
-    Acks,
+    AcksChoice,
     typed.Option("--acks", metavar="all|1|0", help="Who must have a record before it counts."),
 ]
 CompressionOption = Annotated[
@@ -285,7 +285,7 @@ class Tally:
 
 def produce(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topic: TopicArgument,
     file: FileOption = None,
     json_lines: JsonLinesOption = False,
@@ -297,7 +297,7 @@ def produce(
     tombstones: TombstoneOption = False,
     encoding: EncodingOption = Encoding.TEXT,
     rate: RateOption = None,
-    acks: AcksOption = Acks.ALL,
+    acks: AcksOption = AcksChoice.ALL,
     compression: CompressionOption = Compression.NONE,
     transactional_id: TransactionalIdOption = None,
     transaction_timeout: TransactionTimeoutOption = "5m",
@@ -389,7 +389,7 @@ def _within(
     return Within(ticket=read_ticket(ticket), writer=writer or "")
 
 
-def _servers(cluster: Cluster, within: Within) -> str:
+def _servers(cluster: NamedCluster, within: Within) -> str:
     if within.ticket is not None and cluster.named is None:
         return within.ticket.bootstrap_servers
     return cluster.servers
@@ -490,7 +490,7 @@ async def _as_writer(
     """
     from oncelog.shared_transactions.writer import join
 
-    if within.ticket is None or settings["acks"] != Acks.ALL.value:
+    if within.ticket is None or settings["acks"] != AcksChoice.ALL.value:
         raise UsageError("--acks: in a transaction all replicas must have a record")
     options = clients.settings_for(
         join, client_id=clients.CLIENT_ID, compression_type=settings["compression_type"]

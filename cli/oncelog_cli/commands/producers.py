@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_cli.options import (
     RegexOption,
@@ -48,7 +48,7 @@ def producers() -> None:
 @app.command()
 def describe(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topics: Annotated[
         list[str],
         typed.Argument(metavar="TOPIC[:N,...]...", autocompletion=complete_topics),

@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.transactions import (
     SHARED_COLUMNS,
     described_transactions,
@@ -58,7 +58,7 @@ TicketArgument = Annotated[
 @app.command()
 def begin(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     transactional_id: IdArgument,
     tag: Annotated[
         int,
@@ -106,7 +106,7 @@ def begin(
 @app.command()
 def commit(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     ticket: TicketArgument,
     winners: Annotated[
         list[str] | None,
@@ -125,7 +125,7 @@ def commit(
 @app.command()
 def abort(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     ticket: TicketArgument,
 ) -> None:
     """Make what all writers wrote invisible for good; fails when it is committed already."""
@@ -136,7 +136,7 @@ def abort(
 @app.command("list")
 def list_shared(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     patterns: SomeIdsArgument = None,
     regex: RegexOption = False,
 ) -> None:
@@ -146,7 +146,7 @@ def list_shared(
     output.finish({"transactions": shared})
 
 
-def _ticket(text: str, cluster: Cluster) -> Ticket:
+def _ticket(text: str, cluster: NamedCluster) -> Ticket:
     found = read_ticket(text)
     return found if cluster.named is None else replace(found, bootstrap_servers=cluster.named)
 
@@ -180,7 +180,7 @@ def _finish(output: Output, ticket: Ticket, end: SharedEnd, *, wanted: bool) -> 
 @app.command()
 def describe(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     transactional_ids: IdsArgument,
     regex: RegexOption = False,
 ) -> None:

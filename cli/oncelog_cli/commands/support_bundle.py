@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
 from oncelog_cli.bundle import BYTES_MAX, Bundle, masked_value
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.cluster_health import snapshot
 from oncelog_cli.commands.generate import metrics_addresses
-from oncelog_cli.health import Limits, check_all
+from oncelog_cli.health import HealthLimits, check_all
 from oncelog_cli.options import (
     DirectoryOption,
     UsageError,
@@ -52,7 +52,7 @@ COLUMNS = (
 
 def support_bundle(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     file: Annotated[
         Path | None,
         typed.Option(
@@ -154,7 +154,7 @@ async def _add(
 
 
 async def _health(admin: Admin) -> Any:
-    checks = check_all(await snapshot(admin), Limits())
+    checks = check_all(await snapshot(admin), HealthLimits())
     return [
         {"check": check.name, "status": str(check.status), "detail": check.detail}
         for check in checks

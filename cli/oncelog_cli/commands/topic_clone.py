@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.options import (
     DryRunOption,
     UsageError,
@@ -38,7 +38,7 @@ COLUMNS = (
 
 def clone(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     source: Annotated[str, typed.Argument(metavar="SOURCE", autocompletion=complete_topics)],
     target: Annotated[str, typed.Argument(metavar="TARGET")],
     records: Annotated[

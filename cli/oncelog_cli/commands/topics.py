@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.delete_records import delete_records
 from oncelog_cli.commands.partitions import described, states_of
 from oncelog_cli.commands.topic_clone import clone
@@ -101,7 +101,7 @@ DELETED_COLUMNS = (Column("TOPIC", "topic"), Column("DELETED", "deleted"), ERROR
 @app.command()
 def create(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topics: NewTopics,
     partitions: Annotated[
         int,
@@ -169,7 +169,7 @@ def _counted(partitions: int, replicas: int) -> str:
 @app.command("list")
 def list_topics(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     patterns: SomeTopicsArgument = None,
     regex: RegexOption = False,
     internal: Annotated[
@@ -233,7 +233,7 @@ def _against_min_isr(topic: TopicDescription, min_isr: Mapping[str, int]) -> dic
 @app.command()
 def describe(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topics: TopicsArgument,
     regex: RegexOption = False,
     configs: Annotated[
@@ -346,7 +346,7 @@ async def _offsets(
 @app.command()
 def alter(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topics: TopicsArgument,
     regex: RegexOption = False,
     partitions: Annotated[
@@ -410,7 +410,7 @@ app.command("clone")(clone)
 @app.command()
 def delete(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topics: TopicsArgument,
     regex: RegexOption = False,
     if_exists: Annotated[

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
-from oncelog_cli.cluster import Cluster
+from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.group_offsets import duration_ms, parse_partitions
 from oncelog_cli.options import (
     DryRunOption,
@@ -110,7 +110,7 @@ FENCED_COLUMNS = (
 @app.command("list")
 def list_transactions(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     patterns: SomeIdsArgument = None,
     regex: RegexOption = False,
     state: Annotated[
@@ -189,7 +189,7 @@ async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Out
 @app.command()
 def describe(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     transactional_ids: IdsArgument,
     regex: RegexOption = False,
 ) -> None:
@@ -308,7 +308,7 @@ def _partitions(partitions: Iterable[TopicPartition]) -> dict[str, Any]:
 @app.command("find-hanging")
 def find_hanging(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topic: Annotated[
         list[str] | None,
         typed.Option(
@@ -380,7 +380,7 @@ def _hanging(item: HangingTransaction) -> dict[str, Any]:
 @app.command()
 def abort(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     topic: Annotated[
         str,
         typed.Option("--topic", "-t", metavar="TOPIC", autocompletion=complete_topics),
@@ -435,7 +435,7 @@ def abort(
 @app.command()
 def fence(
     output: Output,
-    cluster: Cluster,
+    cluster: NamedCluster,
     transactional_ids: IdsArgument,
     regex: RegexOption = False,
     yes: YesOption = False,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from oncelog import Admin, Consumer, Delivery, NewTopic, Producer, TopicPartition
 from oncelog_cli.demo.flights import Flight, read_flights, row_of
-from oncelog_cli.demo.verdict import Ledger, Verdict
-from oncelog_cli.demo.view import PartitionLine, Snapshot, View
+from oncelog_cli.demo.verdict import DemoVerdict, Ledger
+from oncelog_cli.demo.view import DemoSnapshot, DemoView, PartitionLine
 from oncelog_cli.local.cluster import LocalCluster
 
 TOPIC = "flights"
@@ -24,7 +24,7 @@ WATCH_S = 0.25
 HEAL_DEADLINE_S = 60.0
 
 
-class Job:
+class DemoJob:
     """A job is one run over one cluster."""
 
     def __init__(self, path: Path, *, limit: int, rate: int) -> None:
@@ -39,7 +39,7 @@ class Job:
         """Partitions that lost their leader."""
         self._first_after_kill = 0
 
-    async def run(self, cluster: LocalCluster, view: View) -> Verdict:
+    async def run(self, cluster: LocalCluster, view: DemoView) -> DemoVerdict:
         """Run the whole story, and return the verdict."""
         async with Admin(cluster.bootstrap) as admin:
             topic = NewTopic(TOPIC, PARTITIONS, 3, {"min_insync_replicas": "2"})
@@ -63,7 +63,7 @@ class Job:
 
     # ---- producing
 
-    async def _produce(self, cluster: LocalCluster, admin: Admin, view: View) -> None:
+    async def _produce(self, cluster: LocalCluster, admin: Admin, view: DemoView) -> None:
         loop = asyncio.get_running_loop()
         view.say(f"Sending {self._total:,} flights at {self._rate:,} records/s ...")
         flights = read_flights(self._path, limit=self._total)
@@ -94,7 +94,7 @@ class Job:
         ):
             self._acked_after_kill_at = asyncio.get_running_loop().time()
 
-    async def _kill_a_leader(self, cluster: LocalCluster, admin: Admin, view: View) -> None:
+    async def _kill_a_leader(self, cluster: LocalCluster, admin: Admin, view: DemoView) -> None:
         partitions = (await admin.describe_topics([TOPIC]))[0].partitions
         leader = partitions[0].leader
         self._victims = frozenset(p.partition for p in partitions if p.leader == leader)
@@ -112,7 +112,7 @@ class Job:
             return None
         return round(self._acked_after_kill_at - self._killed_at, 3)
 
-    async def _bring_back(self, cluster: LocalCluster, admin: Admin, view: View) -> None:
+    async def _bring_back(self, cluster: LocalCluster, admin: Admin, view: DemoView) -> None:
         if self._killed_at is None:
             return
         gap = self._failover_seconds()
@@ -130,7 +130,7 @@ class Job:
 
     # ---- watching
 
-    async def _watch(self, admin: Admin, view: View) -> None:
+    async def _watch(self, admin: Admin, view: DemoView) -> None:
         loop = asyncio.get_running_loop()
         began = previous_at = loop.time()
         previous = 0
@@ -140,7 +140,7 @@ class Job:
             marks = await self._high_watermarks(admin)
             now = loop.time()
             acknowledged = self._ledger.acknowledged
-            snapshot = Snapshot(
+            snapshot = DemoSnapshot(
                 [
                     PartitionLine(
                         p.partition,

@@ -25,7 +25,7 @@ from oncelog_cli.demo.delays import (
 )
 from oncelog_cli.demo.driver import PROGRESS, Driver, PipelineError, run_command
 from oncelog_cli.demo.flights import read_flights
-from oncelog_cli.demo.view import View
+from oncelog_cli.demo.view import DemoView
 from oncelog_cli.local.cluster import LocalCluster
 
 JOB_FILE = Path(__file__).with_name("delays.toml")
@@ -62,7 +62,7 @@ class PipelineJob:
         self._driver: Driver | None = None
         self._listening: asyncio.Task[None] | None = None
 
-    async def run(self, cluster: LocalCluster, view: View) -> PipelineVerdict:
+    async def run(self, cluster: LocalCluster, view: DemoView) -> PipelineVerdict:
         """Run the whole story, and return the verdict.
 
         :raises PipelineError: the pipeline failed, or nothing happened for too long.
@@ -103,7 +103,7 @@ class PipelineJob:
         ]
         (await admin.create_topics(topics)).raise_for_errors()
 
-    async def _send_flights(self, bootstrap: str, view: View) -> None:
+    async def _send_flights(self, bootstrap: str, view: DemoView) -> None:
         flights = read_flights(self._path, limit=self._limit)
         records = await asyncio.to_thread(lambda: in_time_order(f.value for f in flights))
         self._flights = len(records)
@@ -114,7 +114,7 @@ class PipelineJob:
                 await producer.send_many(FLIGHTS, values, keys=keys)
         view.say(f"Sent {self._flights:,} flights in the order of their time.")
 
-    async def _close_windows(self, bootstrap: str, view: View) -> None:
+    async def _close_windows(self, bootstrap: str, view: DemoView) -> None:
         closing = json.dumps({"time_hour": CLOSING_TIME}).encode()
         async with Producer(bootstrap) as producer:
             for partition in range(PARTITIONS):
@@ -123,7 +123,7 @@ class PipelineJob:
 
     # ---- work
 
-    async def _work(self, cluster: LocalCluster, admin: Admin, view: View) -> None:
+    async def _work(self, cluster: LocalCluster, admin: Admin, view: DemoView) -> None:
         view.say("Starting the pipeline: oncelog pipeline run delays.toml ...")
         await self._start_driver(cluster.bootstrap, view)
         await self._until(self._reached(1 / 3))
@@ -143,7 +143,7 @@ class PipelineJob:
 
         return reached
 
-    async def _start_driver(self, bootstrap: str, view: View) -> None:
+    async def _start_driver(self, bootstrap: str, view: DemoView) -> None:
         job = self._home / JOB_FILE.name
         if not job.exists():
             rows = min(BATCH_ROWS, max(1, self._flights // BATCHES_MIN))
@@ -154,7 +154,7 @@ class PipelineJob:
         await self._driver.start()
         self._listening = asyncio.create_task(self._listen(self._driver, view))
 
-    async def _listen(self, driver: Driver, view: View) -> None:
+    async def _listen(self, driver: Driver, view: DemoView) -> None:
         async for event in driver.events():
             if event.get("event") != PROGRESS:
                 continue
@@ -166,21 +166,21 @@ class PipelineJob:
                 f"{event['duration_ms']:,} ms, state of {event['state_rows'] or 0:,} windows"
             )
 
-    async def _kill_driver(self, view: View) -> None:
+    async def _kill_driver(self, view: DemoView) -> None:
         assert self._driver is not None
         await self._driver.kill()
         await self._stop_listening()
         self._drivers_killed += 1
         view.say("kill -9 of the Spark driver. Starting it again, from its checkpoint ...")
 
-    async def _kill_broker(self, cluster: LocalCluster, admin: Admin, view: View) -> int:
+    async def _kill_broker(self, cluster: LocalCluster, admin: Admin, view: DemoView) -> int:
         leader = (await admin.describe_topics([FLIGHTS]))[0].partitions[0].leader
         cluster.broker(leader).kill()
         self._brokers_killed += 1
         view.say(f"kill -9 of broker {leader}, leader of {FLIGHTS}-0.")
         return leader
 
-    async def _heal(self, admin: Admin, view: View) -> None:
+    async def _heal(self, admin: Admin, view: DemoView) -> None:
         async def healed() -> bool:
             topics = await admin.describe_topics([FLIGHTS, TOTALS])
             return all(len(p.isr) == len(p.replicas) for t in topics for p in t.partitions)
@@ -222,7 +222,7 @@ class PipelineJob:
             await self._driver.stop()
 
     async def _read_totals(
-        self, bootstrap: str, admin: Admin, judge: Judge, view: View
+        self, bootstrap: str, admin: Admin, judge: Judge, view: DemoView
     ) -> int | None:
         """Read what is committed from the beginning until all windows are there, end the pipeline,
         and read on to the end: nothing more may come. Returns the group's lag."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from oncelog_cli import typed
 from oncelog_cli.demo.driver import PipelineError
 from oncelog_cli.demo.flights import flights_path
-from oncelog_cli.demo.view import View
+from oncelog_cli.demo.view import DemoView
 from oncelog_cli.exits import EXIT_FAILED, UsageError
 from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.local.process import LocalClusterError
@@ -37,14 +37,14 @@ V = TypeVar("V", bound=AnyVerdict, covariant=True)
 class AnyJob(Protocol[V]):
     """A demo's job has this."""
 
-    async def run(self, cluster: LocalCluster, view: View) -> V:
+    async def run(self, cluster: LocalCluster, view: DemoView) -> V:
         """Do it all, and judge it."""
 
 
 def play(
     command: str,
     make_job: Callable[[Path, Path], AnyJob[AnyVerdict]],
-    view: View,
+    view: DemoView,
     directory: Path | None,
     *,
     as_json: bool,
@@ -71,7 +71,7 @@ def play(
         raise typed.Exit(EXIT_FAILED)
 
 
-def run_on_cluster(home: Path, job: AnyJob[V], view: View) -> V:
+def run_on_cluster(home: Path, job: AnyJob[V], view: DemoView) -> V:
     """Make a cluster of three below ``home`` for as long as the job takes.
 
     :raises LocalClusterError: it does not start.

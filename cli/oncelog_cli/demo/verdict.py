@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DemoVerdict:
     """The verdict is the demo's last line; ``ok`` means that nothing was lost or disordered.
 
     It is false when anything acknowledged was lost, or anything came back twice or out of order.
@@ -72,11 +72,11 @@ class Ledger:
         else:
             self._newest[partition] = row
 
-    def verdict(self, *, leaders_killed: int, failover_seconds: float | None) -> Verdict:
+    def verdict(self, *, leaders_killed: int, failover_seconds: float | None) -> DemoVerdict:
         """Judge what has been written down so far."""
         lost = len(self._acknowledged - self._read)
         complete = self.acknowledged == self.sent
-        return Verdict(
+        return DemoVerdict(
             sent=self.sent,
             acknowledged=self.acknowledged,
             read=self.read,

@@ -25,7 +25,7 @@ class PartitionLine:
 
 
 @dataclass(slots=True)
-class Snapshot:
+class DemoSnapshot:
     """A snapshot has everything that one picture shows."""
 
     partitions: list[PartitionLine] = field(default_factory=list)
@@ -36,13 +36,13 @@ class Snapshot:
     elapsed_s: float = 0.0
 
 
-class View(Protocol):
+class DemoView(Protocol):
     """The demo tells a view what happens."""
 
     def say(self, text: str) -> None:
         """Print one line of the story, kept on the screen."""
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         """Show the picture as it is now."""
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class PlainView:
         """Print the line."""
         print(text, file=self._out, flush=True)
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         """Print a progress line, not too often."""
         if snapshot.elapsed_s - self._last_shown_s < PLAIN_INTERVAL_S:
             return
@@ -89,7 +89,7 @@ class LiveView:
         """Print above the table."""
         self._console.print(text, highlight=False)
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         """Redraw the table."""
         self._live.update(table(snapshot))
 
@@ -98,7 +98,7 @@ class LiveView:
         self._live.stop()
 
 
-def make_view(out: TextIO) -> View:
+def make_view(out: TextIO) -> DemoView:
     """Make a live view for a terminal with rich installed, else a plain one."""
     if out.isatty():
         try:
@@ -108,7 +108,7 @@ def make_view(out: TextIO) -> View:
     return PlainView(out)
 
 
-def isr_summary(snapshot: Snapshot) -> str:
+def isr_summary(snapshot: DemoSnapshot) -> str:
     """Return how many partitions lack replicas, in words."""
     short = [line for line in snapshot.partitions if len(line.isr) < len(line.replicas)]
     if not short:
@@ -116,7 +116,7 @@ def isr_summary(snapshot: Snapshot) -> str:
     return f"{len(short)} of {len(snapshot.partitions)} partitions under-replicated"
 
 
-def table(snapshot: Snapshot) -> Table:
+def table(snapshot: DemoSnapshot) -> Table:
     """Make a table with one row a partition."""
     from rich.table import Table
 

@@ -19,7 +19,7 @@ from pyspark_oncelog.runner.environment import EnvironmentProblem, spark_submit
 from pyspark_oncelog.runner.job import Job, JobError
 from pyspark_oncelog.runner.job_file import load_job
 from pyspark_oncelog.runner.submit import submit_command
-from pyspark_oncelog.runner.view import JsonView, TextView, Totals, View
+from pyspark_oncelog.runner.view import JsonView, RunView, TextView, Totals
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         extra = extra[1:]
     elif extra:
         _parser().error(f"unrecognized arguments: {' '.join(extra)}")
-    view: View = JsonView(sys.stdout) if chosen.json else TextView(sys.stderr)
+    view: RunView = JsonView(sys.stdout) if chosen.json else TextView(sys.stderr)
     try:
         job = with_bootstrap(load_job(chosen.job), chosen.bootstrap, os.environ)
         if chosen.command == "check":
@@ -117,7 +117,7 @@ def _submit(job: Job, chosen: argparse.Namespace, extra: Sequence[str]) -> None:
     os.execv(command[0], command)
 
 
-def _run(job: Job, view: View, *, submitted: bool, verbose: bool) -> int:
+def _run(job: Job, view: RunView, *, submitted: bool, verbose: bool) -> int:
     if job.reads_cluster and not job.bootstrap_servers:
         raise JobError(
             [
@@ -137,7 +137,7 @@ def _run(job: Job, view: View, *, submitted: bool, verbose: bool) -> int:
     return EXIT_INTERRUPTED if stop.signal == signal.SIGINT else EXIT_OK
 
 
-def _failed(error: Exception, view: View, *, verbose: bool) -> int:
+def _failed(error: Exception, view: RunView, *, verbose: bool) -> int:
     """Spark's errors are explained; what nobody expected keeps its traceback.
 
     :raises Exception: the error itself, when it is not Spark's.

@@ -90,10 +90,10 @@ def job_from(
     :param name: the job's name, if the document has none.
     :raises JobError: with every problem that was found.
     """
-    return _Reader(Path(directory)).job(document, name)
+    return _DocumentReader(Path(directory)).job(document, name)
 
 
-class _Reader:
+class _DocumentReader:
     """A document is read by this object, which collects its problems."""
 
     def __init__(self, directory: Path) -> None:

@@ -21,7 +21,7 @@ from pyspark_oncelog.runner.environment import prepare
 from pyspark_oncelog.runner.job import Job
 from pyspark_oncelog.runner.session import make_session
 from pyspark_oncelog.runner.summary import BatchSummary, summarise
-from pyspark_oncelog.runner.view import Started, Totals, View
+from pyspark_oncelog.runner.view import RunView, Started, Totals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ class StopFlag:
 
 def run(
     job: Job,
-    view: View,
+    view: RunView,
     *,
     spark: SparkSession | None = None,
     submitted: bool = False,
@@ -96,7 +96,7 @@ def run(
 def _run_in(
     spark: SparkSession,
     job: Job,
-    view: View,
+    view: RunView,
     stop: StopFlag,
     totals: Totals,
     quiet: Callable[[], None] = lambda: None,
@@ -125,7 +125,7 @@ def _run_in(
 
 def watch(
     query: Any,
-    view: View,
+    view: RunView,
     totals: Totals,
     stop: StopFlag,
     quiet: Callable[[], None] = lambda: None,

@@ -47,7 +47,7 @@ class Totals:
         self.misfits += summary.misfits
 
 
-class View(Protocol):
+class RunView(Protocol):
     """A run tells a view what happens."""
 
     def say(self, text: str) -> None:

@@ -19,7 +19,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Directory", "Disk", "Fault", "Inode", "NameChange", "Node", "disk_error", "names_in"]
+__all__ = [
+    "Directory",
+    "Disk",
+    "DiskFault",
+    "Inode",
+    "NameChange",
+    "Node",
+    "disk_error",
+    "names_in",
+]
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -250,7 +259,7 @@ def apply_change(names: dict[str, Node], changes: tuple[tuple[str, Node | None],
 
 
 @dataclass(slots=True)
-class Fault:
+class DiskFault:
     """It is an armed fault: an error, or with ``error`` 0 a delay."""
 
     operation: str
@@ -284,7 +293,7 @@ class Disk:
         self.root = Directory()
         self.total_bytes = total_bytes
         self.free_bytes = total_bytes
-        self.faults: list[Fault] = []
+        self.faults: list[DiskFault] = []
         self.read_only = False
         self.armed = False
         """Whether there are faults, or it is read-only: the hot calls ask only this."""
@@ -298,7 +307,7 @@ class Disk:
         self.name_changes = 0
         self.locked: dict[str, int] = {}
 
-    def check(self, operation: str, path: str) -> Fault | None:
+    def check(self, operation: str, path: str) -> DiskFault | None:
         """Take what is armed for an operation: a delay is noted, an error returned."""
         failing = None
         for fault in list(self.faults):
@@ -315,11 +324,11 @@ class Disk:
             else:
                 self.delay_s += fault.seconds
         if failing is None and self.read_only and operation != "read":
-            failing = Fault(operation, path, errno.EROFS, None)
+            failing = DiskFault(operation, path, errno.EROFS, None)
         self.armed = bool(self.faults) or self.read_only
         return failing
 
-    def arm(self, fault: Fault) -> None:
+    def arm(self, fault: DiskFault) -> None:
         """Let operations fail, or take long."""
         self.faults.append(fault)
         self.armed = True

@@ -37,7 +37,7 @@ from oncelog_testing.memory.crashes import (
     crash_of,
     survivor,
 )
-from oncelog_testing.memory.disk import Directory, Disk, Fault, Inode, disk_error, names_in
+from oncelog_testing.memory.disk import Directory, Disk, DiskFault, Inode, disk_error, names_in
 
 __all__ = ["KILL", "Crash", "CrashView", "Keep", "MemoryFile", "MemoryFiles", "NamesView"]
 
@@ -139,7 +139,7 @@ class MemoryFiles:
         A failed append leaves the first ``keep_bytes`` bytes in the file. A failed sync drops the
         unsynced bytes as kernels do: a later sync succeeds without them.
         """
-        self._disk.arm(Fault(operation, prefix, error, times, keep_bytes))
+        self._disk.arm(DiskFault(operation, prefix, error, times, keep_bytes))
 
     def stall(
         self,
@@ -150,7 +150,7 @@ class MemoryFiles:
         times: int | None = None,
     ) -> None:
         """Let such operations under a path take so long each (a gray failure); see take_delay."""
-        self._disk.arm(Fault(operation, prefix, 0, times, seconds=seconds))
+        self._disk.arm(DiskFault(operation, prefix, 0, times, seconds=seconds))
 
     def take_delay(self) -> float:
         """Return the seconds that operations took beyond the usual since this was last asked.

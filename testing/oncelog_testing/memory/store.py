@@ -31,7 +31,7 @@ from oncelog_controller.store import (
     WatchEvent,
     check_request_size,
 )
-from oncelog_testing.memory.zookeeper import MemoryZooKeeper, Session
+from oncelog_testing.memory.zookeeper import MemoryZooKeeper, ZooKeeperSession
 
 __all__ = ["MemoryMetadataStore", "MemoryZooKeeper"]
 
@@ -62,7 +62,7 @@ class MemoryMetadataStore:
         self.session_id: int | None = None
         """Kept after expiry, None before start and after close."""
         self.on_session: list[SessionListener] = []
-        self.session: Session | None = None
+        self.session: ZooKeeperSession | None = None
         self._zookeeper = zookeeper
         self._session_timeout_s = session_timeout_ms / 1000
         self._pending: dict[asyncio.Future[object], str] = {}
@@ -186,7 +186,7 @@ class MemoryMetadataStore:
         self,
         path: str,
         ops: list[Op] | None,
-        run: Callable[[Session], T],
+        run: Callable[[ZooKeeperSession], T],
         watch: _ArmedWatch | None = None,
     ) -> T:
         session = self.session
@@ -215,19 +215,19 @@ class MemoryMetadataStore:
         finally:
             self._pending.pop(pending, None)
 
-    def lost_contact(self, session: Session) -> None:
+    def lost_contact(self, session: ZooKeeperSession) -> None:
         """The server's side of the connection is gone."""
         if session is not self.session or self._closed:
             return
         self._fail_pending()
         self._change(SessionState.DISCONNECTED)
 
-    def regained_contact(self, session: Session) -> None:
+    def regained_contact(self, session: ZooKeeperSession) -> None:
         """The same session goes on."""
         if session is self.session and not self._closed:
             self._change(SessionState.CONNECTED)
 
-    def told_expired(self, session: Session) -> None:
+    def told_expired(self, session: ZooKeeperSession) -> None:
         """Contact again, and the server does not know the session any more."""
         if session is self.session and not self._closed:
             self._change(SessionState.EXPIRED)

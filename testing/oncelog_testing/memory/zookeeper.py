@@ -96,15 +96,15 @@ class _Pipe:
 class Client(Protocol):
     """It is the other end of a session's connection."""
 
-    session: Session | None
+    session: ZooKeeperSession | None
 
-    def lost_contact(self, session: Session) -> None: ...
-    def regained_contact(self, session: Session) -> None: ...
-    def told_expired(self, session: Session) -> None: ...
+    def lost_contact(self, session: ZooKeeperSession) -> None: ...
+    def regained_contact(self, session: ZooKeeperSession) -> None: ...
+    def told_expired(self, session: ZooKeeperSession) -> None: ...
 
 
 @dataclass(slots=True)
-class Session:
+class ZooKeeperSession:
     """It is what the server keeps of a client; ``client`` is the other end of its connection."""
 
     session_id: int
@@ -138,8 +138,8 @@ class MemoryZooKeeper:
         self.writes: list[tuple[int, list[Op]]] = []
         """(session id, operations) of every write that was applied, in order."""
         self._nodes: dict[str, _Node] = {"/": _Node(b"", 0, 0)}
-        self._sessions: dict[int, Session] = {}
-        self._ghosts: dict[int, Session] = {}
+        self._sessions: dict[int, ZooKeeperSession] = {}
+        self._ghosts: dict[int, ZooKeeperSession] = {}
         """Sessions that are over while their client does not know it yet."""
         self._next_session_id = FIRST_SESSION_ID
 
@@ -234,14 +234,14 @@ class MemoryZooKeeper:
 
     # ------------------------------------------------------------------ sessions
 
-    def open_session(self, client: Client, timeout_s: float) -> Session:
-        session = Session(self._next_session_id, timeout_s, client)
+    def open_session(self, client: Client, timeout_s: float) -> ZooKeeperSession:
+        session = ZooKeeperSession(self._next_session_id, timeout_s, client)
         self._next_session_id += 1
         self._sessions[session.session_id] = session
         self.zxid += 1
         return session
 
-    def _drop(self, session: Session) -> None:
+    def _drop(self, session: ZooKeeperSession) -> None:
         if not session.connected:
             return
         session.connected = False
@@ -252,7 +252,7 @@ class MemoryZooKeeper:
             self._start_timer(session)
         session.client.lost_contact(session)
 
-    def _reconnect(self, session: Session) -> None:
+    def _reconnect(self, session: ZooKeeperSession) -> None:
         session.cut = False
         if session.connected or not self.running or session.client.session is not session:
             return
@@ -268,18 +268,18 @@ class MemoryZooKeeper:
         for watch, event in undelivered:
             self._send_watch(session, watch, event)
 
-    def _start_timer(self, session: Session) -> None:
+    def _start_timer(self, session: ZooKeeperSession) -> None:
         self._stop_timer(session)
         if self.running and not session.expired:
             loop = asyncio.get_running_loop()
             session.timer = loop.call_later(session.timeout_s, self._end_session, session)
 
-    def _stop_timer(self, session: Session) -> None:
+    def _stop_timer(self, session: ZooKeeperSession) -> None:
         if session.timer is not None:
             session.timer.cancel()
             session.timer = None
 
-    def _end_session(self, session: Session) -> None:
+    def _end_session(self, session: ZooKeeperSession) -> None:
         """Let a session expire: watches go at once, ephemeral nodes after the delay of that
         kind."""
         if session.expired:
@@ -298,7 +298,7 @@ class MemoryZooKeeper:
         else:
             self._remove_ephemerals(session)
 
-    def _remove_ephemerals(self, session: Session) -> None:
+    def _remove_ephemerals(self, session: ZooKeeperSession) -> None:
         paths = [
             path
             for path in session.ephemerals
@@ -307,7 +307,7 @@ class MemoryZooKeeper:
         if paths:
             self._transact([Delete(path) for path in sorted(paths)], None)
 
-    def close_session(self, session: Session) -> None:
+    def close_session(self, session: ZooKeeperSession) -> None:
         """The client says goodbye; without contact the session must run out by itself."""
         if not session.connected:
             return
@@ -317,7 +317,7 @@ class MemoryZooKeeper:
             self._end_session(session)
         self._ghosts.pop(session.session_id, None)
 
-    def abandon(self, session: Session) -> None:
+    def abandon(self, session: ZooKeeperSession) -> None:
         """The client's process died: silence from now on."""
         if session.connected:
             session.connected = False
@@ -328,7 +328,7 @@ class MemoryZooKeeper:
 
     def submit(
         self,
-        session: Session,
+        session: ZooKeeperSession,
         ops: list[Op] | None,
         run: Callable[[], T],
         reply: Callable[[T | None, StoreError | None], None],
@@ -357,34 +357,36 @@ class MemoryZooKeeper:
 
         session.requests.push(self.delay("request", session.session_id), arrive)
 
-    def _break(self, session: Session) -> None:
+    def _break(self, session: ZooKeeperSession) -> None:
         """Break a connection, which is made again by itself, like any TCP connection."""
         self._drop(session)
         asyncio.get_running_loop().call_soon(self._reconnect_unless_cut, session)
 
-    def _reconnect_unless_cut(self, session: Session) -> None:
+    def _reconnect_unless_cut(self, session: ZooKeeperSession) -> None:
         if not session.cut:
             self._reconnect(session)
 
-    def read(self, session: Session, path: str, watch: Watch | None) -> tuple[bytes, NodeStat]:
+    def read(
+        self, session: ZooKeeperSession, path: str, watch: Watch | None
+    ) -> tuple[bytes, NodeStat]:
         node = self._node(path)
         if watch is not None:
             session.data_watches.setdefault(path, []).append(watch)
         return node.data, node.stat()
 
-    def stat(self, session: Session, path: str, watch: Watch | None) -> NodeStat | None:
+    def stat(self, session: ZooKeeperSession, path: str, watch: Watch | None) -> NodeStat | None:
         if watch is not None:
             session.data_watches.setdefault(path, []).append(watch)
         node = self._nodes.get(path)
         return None if node is None else node.stat()
 
-    def names(self, session: Session, path: str, watch: Watch | None) -> list[str]:
+    def names(self, session: ZooKeeperSession, path: str, watch: Watch | None) -> list[str]:
         node = self._node(path)
         if watch is not None:
             session.child_watches.setdefault(path, []).append(watch)
         return sorted(node.children)
 
-    def write(self, session: Session, ops: list[Op], *, multi: bool) -> list[OpResult]:
+    def write(self, session: ZooKeeperSession, ops: list[Op], *, multi: bool) -> list[OpResult]:
         results = self._transact(ops, session, multi=multi)
         self.writes.append((session.session_id, ops))
         return results
@@ -398,7 +400,7 @@ class MemoryZooKeeper:
         return node
 
     def _transact(
-        self, ops: list[Op], session: Session | None, *, multi: bool = False
+        self, ops: list[Op], session: ZooKeeperSession | None, *, multi: bool = False
     ) -> list[OpResult]:
         """Apply all or none under one zxid, then fire the watches."""
         self.zxid += 1
@@ -419,7 +421,7 @@ class MemoryZooKeeper:
     def _apply(
         self,
         op: Op,
-        session: Session | None,
+        session: ZooKeeperSession | None,
         op_index: int | None,
         undo: list[Callable[[], None]],
         events: list[WatchEvent],
@@ -447,7 +449,7 @@ class MemoryZooKeeper:
     def _create(
         self,
         op: Create,
-        session: Session | None,
+        session: ZooKeeperSession | None,
         op_index: int | None,
         undo: list[Callable[[], None]],
         events: list[WatchEvent],
@@ -529,7 +531,7 @@ class MemoryZooKeeper:
                 else:
                     session.undelivered.append((watch, event))
 
-    def _send_watch(self, session: Session, watch: Watch, event: WatchEvent) -> None:
+    def _send_watch(self, session: ZooKeeperSession, watch: Watch, event: WatchEvent) -> None:
         sent = (watch, event)
         session.on_the_way.append(sent)
 

@@ -46,7 +46,7 @@ NOT_SOON_MS = 3_600_000
 Answer = Callable[[Any, BaseException | None], None]
 
 
-class Silence:
+class SilentPeers:
     """It is a controller and leaders that never answer; fetches that were sent are kept."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Silence:
         await asyncio.get_running_loop().create_future()
         raise AssertionError(items)
 
-    async def open(self, broker_id: int) -> Silence:
+    async def open(self, broker_id: int) -> SilentPeers:
         """Return itself, connected."""
         return self
 
@@ -85,7 +85,7 @@ class Room:
 
     def __init__(self, path: Path, **settings: Any) -> None:
         told = BrokerConfig(broker_id=ME, log_dirs=[str(path)])
-        self.silence = Silence()
+        self.silence = SilentPeers()
         self.clock = CheckedClock(SystemWallClock(), asyncio.get_running_loop().time)
         self.epoch = 0
         self.logs = LogManager(

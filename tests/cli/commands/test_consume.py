@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from oncelog import Record, TopicPartition
-from oncelog_cli.commands.consume import Printer, Span, chosen_record_format
+from oncelog_cli.commands.consume import Printer, PrintSpan, chosen_record_format
 from oncelog_cli.options import UsageError
 from oncelog_cli.record_text import value_line
 from support.cluster import Cluster, all_marked
@@ -264,7 +264,7 @@ def test_record_formats() -> None:
 def test_the_printer_keeps_to_its_span_and_number() -> None:
     tp = TopicPartition("t", 0)
     sink = io.BytesIO()
-    printer = Printer(value_line, sink, left=3, spans={tp: Span(2, 8, 2)})
+    printer = Printer(value_line, sink, left=3, spans={tp: PrintSpan(2, 8, 2)})
     printer.print(tp, [Record("t", 0, n, 0, None, b"%d" % n) for n in range(4)])
     assert not printer.done
     printer.print(tp, [Record("t", 0, n, 0, None, b"%d" % n) for n in range(7, 20)])
@@ -274,9 +274,9 @@ def test_the_printer_keeps_to_its_span_and_number() -> None:
 
 
 def test_empty_spans() -> None:
-    assert Span(5, 5, 5).is_empty
-    assert Span(5, 4, 5).is_empty
-    assert not Span(5, None, 5).is_empty
+    assert PrintSpan(5, 5, 5).is_empty
+    assert PrintSpan(5, 4, 5).is_empty
+    assert not PrintSpan(5, None, 5).is_empty
 
 
 # ------------------------------------------------------------------------------ in a group

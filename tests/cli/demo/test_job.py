@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncelog_cli.demo.flights import flights_path
-from oncelog_cli.demo.job import Job
+from oncelog_cli.demo.job import DemoJob
 from oncelog_cli.demo.view import PlainView
 from oncelog_cli.local.cluster import LocalCluster
 
@@ -22,7 +22,7 @@ async def test_the_story_is_told_in_order_and_the_killed_broker_comes_back(
     cluster.start()
     try:
         out = io.StringIO()
-        job = Job(flights_path(), limit=4000, rate=4000)
+        job = DemoJob(flights_path(), limit=4000, rate=4000)
         verdict = await job.run(cluster, PlainView(out))
         states = {broker.state for broker in cluster.brokers.values()}
     finally:

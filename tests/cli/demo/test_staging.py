@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog_cli.demo import staging
-from oncelog_cli.demo.view import PlainView, View
+from oncelog_cli.demo.view import DemoView, PlainView
 from oncelog_cli.local.cluster import LocalCluster
 
 
@@ -55,7 +55,7 @@ def test_the_cluster_ends_with_the_job_however_it_ends(
     monkeypatch.setattr(LocalCluster, "stop", lambda _: calls.append("stop"))
 
     class Failing:
-        async def run(self, cluster: LocalCluster, view: View) -> Outcome:
+        async def run(self, cluster: LocalCluster, view: DemoView) -> Outcome:
             assert len(cluster.brokers) == 3
             calls.append("run")
             raise OSError("the job")

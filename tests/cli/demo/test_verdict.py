@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from oncelog_cli.demo.verdict import Ledger, Verdict
+from oncelog_cli.demo.verdict import DemoVerdict, Ledger
 
 
-def judge(sent: list[int], acknowledged: list[int], read: list[tuple[int, int]]) -> Verdict:
+def judge(sent: list[int], acknowledged: list[int], read: list[tuple[int, int]]) -> DemoVerdict:
     ledger = Ledger()
     for _ in sent:
         ledger.on_sent()
@@ -18,7 +18,7 @@ def judge(sent: list[int], acknowledged: list[int], read: list[tuple[int, int]])
 
 def test_everything_once_and_in_order_is_ok() -> None:
     verdict = judge([0, 1, 2, 3], [0, 1, 2, 3], [(1, 1), (0, 0), (0, 2), (1, 3)])
-    assert verdict == Verdict(4, 4, 4, 0, 0, 0, 1, 0.2, True)
+    assert verdict == DemoVerdict(4, 4, 4, 0, 0, 0, 1, 0.2, True)
 
 
 def test_an_acknowledged_row_that_never_came_back_is_lost() -> None:

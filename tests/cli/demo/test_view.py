@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import io
 
-from oncelog_cli.demo.view import PartitionLine, PlainView, Snapshot, isr_summary, make_view, table
+from oncelog_cli.demo.view import (
+    DemoSnapshot,
+    PartitionLine,
+    PlainView,
+    isr_summary,
+    make_view,
+    table,
+)
 
 
-def snapshot(*, elapsed_s: float = 10.0, isr: tuple[int, ...] = (1, 2, 3)) -> Snapshot:
+def snapshot(*, elapsed_s: float = 10.0, isr: tuple[int, ...] = (1, 2, 3)) -> DemoSnapshot:
     line = PartitionLine(0, 1, 4, isr, (1, 2, 3), 5000)
-    return Snapshot([line], 2, 1200, 336_776, 4321.0, elapsed_s)
+    return DemoSnapshot([line], 2, 1200, 336_776, 4321.0, elapsed_s)
 
 
 def test_without_a_terminal_the_view_is_plain() -> None:

@@ -6,13 +6,13 @@ import io
 import json
 
 from pyspark_oncelog.runner.summary import summarise
-from pyspark_oncelog.runner.view import JsonView, Started, TextView, Totals, View
+from pyspark_oncelog.runner.view import JsonView, RunView, Started, TextView, Totals
 
 STARTED = Started("delays", "query-id", "run-id", 10, 11, "/state")
 BATCH = summarise({"batchId": 3, "numInputRows": 1000, "batchDuration": 20})
 
 
-def story(view: View) -> None:
+def story(view: RunView) -> None:
     """Tell of a run that is stopped, and of one that fails."""
     totals = Totals()
     view.say("starting")
