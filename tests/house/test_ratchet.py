@@ -18,6 +18,7 @@ NOTHING = (
     "citations_without_rule",
     "double_defaults",
     "bad_docstrings",
+    "same_named_classes",
 )
 
 
