@@ -1,3 +1,5 @@
+"""These tests check what the controller makes of the defaults that brokers give to topics."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""These tests check that the controller counts what happened, each under its own name."""
+
 from __future__ import annotations
 
 from dataclasses import astuple
