@@ -39,7 +39,7 @@ from oncelog_broker.log.hosted_log import HostedLog, LogCheckpoint
 from oncelog_broker.log.log_starts import LogStarts
 from oncelog_broker.log.lost_indexes import LostIndexes
 from oncelog_broker.log.open_segments import OpenSegments
-from oncelog_broker.log.recovery import TRUNCATION_MARK, read_truncation
+from oncelog_broker.log.recovery import TRUNCATION_MARK, read_truncation, write_truncation
 from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_broker.log.slices import Slices
 from oncelog_protocol.errors import StorageError
@@ -528,10 +528,7 @@ class LogDir:
         """
         if self.files.exists(f"{directory}/{TRUNCATION_MARK}"):
             offset = min(offset, read_truncation(self.files, directory, 0)[0])
-        document = checkpoint.encode_document(
-            {"version": 1, "offset": offset, "log_start_offset": log_start_offset}
-        )
-        self.files.write_atomic_now(f"{directory}/{TRUNCATION_MARK}", document)
+        write_truncation(self.files, directory, offset, log_start_offset)
         self.starts.marked(directory, log_start_offset)
 
     def detach(self, log: HostedLog) -> None:

@@ -36,6 +36,7 @@ from oncelog_broker.log.checkpoint import (
     CheckpointError,
     decode_document,
     decode_epochs,
+    encode_document,
 )
 from oncelog_broker.log.compaction import is_hole
 from oncelog_broker.log.epoch_history import EpochHistory
@@ -216,6 +217,10 @@ def load_log(
         return None
     loaded = _finish(loader, topic_id, log_start_offset, written, bases, sizes)
     loaded.made_epoch = made_epoch
+    if loaded.marked and loaded.log_start_offset < log_start_offset:
+        # A power cut brought the log back shorter than the mark's start. The next start must not
+        # believe the mark, and hide what is written until then.
+        write_truncation(pool.files, directory, truncated_at, loaded.log_start_offset)
     return loaded
 
 
@@ -584,6 +589,12 @@ def read_truncation(files: Files, directory: str, log_start_offset: int) -> tupl
     except (CheckpointError, KeyError, TypeError, ValueError) as error:
         logger.warning("truncation_mark_unreadable", path=directory, error=error)
         return 0, log_start_offset
+
+
+def write_truncation(files: Files, directory: str, offset: int, log_start_offset: int) -> None:
+    """Write durably what :func:`read_truncation` reads. Raises OSError."""
+    document = {"version": 1, "offset": offset, "log_start_offset": log_start_offset}
+    files.write_atomic_now(f"{directory}/{TRUNCATION_MARK}", encode_document(document))
 
 
 def _read_epochs(pool: OpenSegments, directory: str, names: list[str]) -> EpochHistory | None:

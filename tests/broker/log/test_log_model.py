@@ -203,7 +203,6 @@ class LogAgainstAList(RuleBasedStateMachine):
         parts = [each.between(start, end) for each in self.since_sync]
         self.state = next(each for each in parts if each.visible == self.held())
         self.since_sync = [self.state]
-        self.a_checkpoint_is_written()
 
     def reload(self, clean: bool = False) -> PartitionLog:
         return reload_log(

@@ -595,3 +595,20 @@ def test_files_that_compaction_was_writing_are_removed() -> None:
     assert loaded is not None
     assert loaded.log_end_offset == 3
     assert not [name for name in files.list_dir(DIRECTORY) if "cleaned" in name]
+
+
+def test_a_mark_that_says_more_than_a_power_cut_left_hides_nothing_later() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    log.append_as_follower(follower_batches((0, 50, 0)))
+    sync(log)
+    log.begin_checkpoint()
+    log.truncate_fully_and_start_at(82)
+    files.crash("none")  # the old segments are back
+    log = reload_log(files, recovery_point=50)
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+    log.append_as_follower(follower_batches((50, 40, 1)))
+    sync(log)
+    files.crash("all")  # before any checkpoint
+    log = reload_log(files, recovery_point=50)
+    assert (log.log_start_offset, log.log_end_offset) == (50, 90)
