@@ -215,8 +215,7 @@ def load_log(
     if not topic_id and not loader.damage and not any(each.size_bytes for each in loader.segments):
         _release(loader.segments)
         return None
-    loaded = _finish(loader, topic_id, log_start_offset, written, bases, sizes)
-    loaded.made_epoch = made_epoch
+    loaded = _finish(loader, (topic_id, made_epoch), log_start_offset, written, bases, sizes)
     if loaded.marked and loaded.log_start_offset < log_start_offset:
         # A power cut brought the log back shorter than the mark's start. The next start must not
         # believe the mark, and hide what is written until then.
@@ -226,7 +225,7 @@ def load_log(
 
 def _finish(
     loader: _Loader,
-    topic_id: str,
+    made: tuple[str, int],
     log_start_offset: int,
     written: list[tuple[int, int]] | None,
     bases: list[int],
@@ -268,8 +267,8 @@ def _finish(
     _release(segments)
     return LoadedLog(
         directory=loader.directory,
-        topic_id=topic_id,
-        made_epoch=NO_EPOCH,
+        topic_id=made[0],
+        made_epoch=made[1],
         segments=segments,
         epochs=epochs,
         epochs_intact=written == epochs.entries(),
