@@ -121,7 +121,7 @@ def test_a_client_gets_what_it_knows() -> None:
         options(fetch_min_bytes="10", linger_ms="1", request_timeout_ms="9", client_id="me")
     ):
         assert settings_for(Admin, client_id="cli") == {"request_timeout_ms": 9, "client_id": "me"}
-        assert settings_for(SharedTransaction.begin) == {"request_timeout_ms": 9, "client_id": "me"}
+        assert settings_for(SharedTransaction) == {"request_timeout_ms": 9, "client_id": "me"}
         taken = settings_for(Consumer, max_poll_records=7)
         assert taken == {
             "max_poll_records": 7,

@@ -94,7 +94,7 @@ def begin(
             transactional_id=transactional_id,
             tag=tag,
             timeout_ms=timeout_ms,
-            **clients.settings_for(SharedTransaction.begin, client_id=clients.CLIENT_ID),
+            **clients.settings_for(SharedTransaction, client_id=clients.CLIENT_ID),
         )
         return txn.ticket
 
