@@ -215,6 +215,8 @@ class World:
             config=log_settings(
                 log_dirs=("/data",),
                 headroom_bytes=0,
+                # A scenario says when a lazy log is synced; the machine's clock does not.
+                flush_interval_ms=3_600_000,
                 cleaner=cleaner_settings(enable=False, cpu_percent=100),
             ),
             broker_id=1,

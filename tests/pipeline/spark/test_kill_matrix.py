@@ -117,9 +117,11 @@ class Matrix:
         folder = self.state / "checkpoints" / name / "commits"
         return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
 
-    async def arrived(self, name: str) -> bool:
-        """Return whether a copy has come to its end, in time."""
-        return await self.copies[name].arrived(200, self.driver.check_alive)
+    async def until_arrived(self, name: str, within_s: float = 200.0) -> None:
+        """Wait until a copy has come to its end; the driver must live meanwhile."""
+        arrived = await self.copies[name].arrived(within_s, self.driver.check_alive)
+        failures = self.driver.failures(name)
+        assert arrived, f"{name} did not arrive; it failed with {failures}: {self.driver.log}"
 
     def failures(self, name: str) -> list[str]:
         """Return why a query had to be started again, other than for a slow machine."""
@@ -180,7 +182,7 @@ async def test_the_kill_matrix(cluster: Processes, tmp_path: Path) -> None:
         await leader_dies_in_the_batch(matrix)
         await coordinator_dies_before_a_marker(matrix)
         await spark_aborts_the_batch(matrix)
-        assert await matrix.arrived(TROUBLE)
+        await matrix.until_arrived(TROUBLE)
         failures = {name: matrix.failures(name) for name in matrix.copies}
         assert len(failures[TROUBLE]) == 1, failures
         assert "as told" in failures[TROUBLE][0]
@@ -196,7 +198,7 @@ async def test_the_kill_matrix(cluster: Processes, tmp_path: Path) -> None:
             assert matrix.committed(name) == [0]
         await matrix.kill(spare=(zombie.pid,))
         for name in KILLED:
-            assert await matrix.arrived(name), name
+            await matrix.until_arrived(name)
         await the_zombie_wakes(matrix, worker)
         for name, copy in matrix.copies.items():
             copied = await copy.compare()
