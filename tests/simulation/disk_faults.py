@@ -32,10 +32,13 @@ async def remount(self: Nemesis) -> None:
     """A sync fails; once the broker has ended the volume is mounted again, and the broker
     started on a machine that has not stopped. What was not synced is gone, or cut short. In every
     second case one other broker is down before, and the rest die behind it: it is back first, and
-    was the last but one of the ISR."""
+    was the last but one of the ISR.
+
+    A disk that hangs cannot take the note of its failure. Without the note nobody can know that the
+    volume lost what was not synced, so such a disk is left alone."""
     broker_id, cluster = self._any(), self.cluster
     broker = cluster.brokers.get(broker_id)
-    if broker is None or self._busy or not self._may_fail(broker_id):
+    if broker is None or self._busy or not self._may_fail(broker_id) or broker_id in self._hung:
         return
     path, down = self._directory(), self._others(broker_id) if self.chance.random() < 0.5 else []
     # Where there is no other directory it must be able to take the note of its failure.
@@ -68,10 +71,11 @@ async def hung_disk(self: Nemesis) -> None:
     """The disk of one directory does not answer. A sync takes half a minute there, or never
     ends; the broker gives the directory up, and the machine is started again."""
     broker_id, cluster = self._any(), self.cluster
-    if not self._may_fail(broker_id):
+    if not self._may_fail(broker_id) or broker_id in self._hung or broker_id in cluster.remounts:
         return
     path, timeout_s = self._directory(), cluster.knobs.log_dir_sync_timeout_ms / 1000
     cluster.hangs[broker_id, path] = self.chance.choice([30.0, 1e6])
+    self._hung[broker_id] = None
     try:
         await asyncio.sleep(timeout_s)
         cluster.hangs.pop((broker_id, path), None)
@@ -79,8 +83,12 @@ async def hung_disk(self: Nemesis) -> None:
     except asyncio.CancelledError:
         cluster.hangs.pop((broker_id, path), None)
         cluster.crash_broker(broker_id, hold=False)
+        del self._hung[broker_id]
         raise
-    await self._disk_fault(broker_id)
+    try:
+        await self._disk_fault(broker_id)
+    finally:
+        del self._hung[broker_id]
 
 
 @fault

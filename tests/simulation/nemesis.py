@@ -93,6 +93,8 @@ class Nemesis:
         self._destroyed_at_s: list[float] = []
         """When data was destroyed for good; shared by the views of ``_view``."""
         self._busy: dict[int, None] = {}
+        self._hung: dict[int, None] = {}
+        """Brokers of whose disks one hangs."""
 
     # -- life --------------------------------------------------------------------------------
 
