@@ -222,6 +222,12 @@ class FakeCluster:
         self.topic_ids[topic] = f"id-{topic}" if former is None else f"{former}-again"
         return self.topics[topic]
 
+    def add_partition(self, topic: str) -> FakePartition:
+        """Give a topic one more partition."""
+        known, ids = self.topics[topic], list(self.brokers)
+        known.append(FakePartition(ids[len(known) % len(ids)]))
+        return known[-1]
+
     def next_id(self) -> int:
         """Return a producer id that nobody has."""
         self.producer_ids += 1

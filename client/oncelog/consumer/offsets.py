@@ -15,7 +15,6 @@ from oncelog.errors import (
     ApiError,
     DeadlineExceededError,
     LeaderNotAvailableError,
-    UnknownTopicOrPartitionError,
     is_retriable,
 )
 from oncelog_protocol.errors import error_for
@@ -48,15 +47,8 @@ async def list_offsets(
     :raises DeadlineExceededError: a leader did not answer in time, or there is none.
     """
     for topic in dict.fromkeys(tp.topic for tp in wanted):
-        view = await router.topic(topic, deadline)
         highest = max(tp.partition for tp in wanted if tp.topic == topic)
-        if highest >= view.partition_count:
-            await router.refresh()
-            view = await router.topic(topic, deadline)
-            if highest >= view.partition_count:
-                raise UnknownTopicOrPartitionError(
-                    f"topic {topic!r} has {view.partition_count} partitions, there is no {highest}"
-                )
+        await router.topic_with(topic, highest, deadline)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
     left = dict(wanted)
 

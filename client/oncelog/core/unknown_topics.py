@@ -1,10 +1,11 @@
-"""A topic that one broker does not know is asked about elsewhere, and a likely name found.
+"""What one broker does not know of a topic is asked elsewhere, and a likely name is found.
 
 Rules
 -----
 * A topic that was made a moment ago is known to its leaders and to the controller before it is
   known to everybody. So one broker's word is not enough: the controller and some others are asked
-  beside it, and one that knows the topic, or is about to make it, settles the matter.
+  beside it, and one that knows the topic, or is about to make it, settles the matter. Partitions
+  that were added spread in the same way; as they never go away, who knows of most is right.
 * A broker that knows of no brokers has heard nothing yet, and its word does not count.
 * However many wait for topics that are not there, one asks at a time, and for a while nobody asks
   the same again. Names of all topics are asked for at most every 30 s.
@@ -63,6 +64,23 @@ class UnknownTopics:
         self._verdicts: dict[str, tuple[float, str]] = {}
         self._names: list[str] = []
         self._names_at = float("-inf")
+        self._looked_at = float("-inf")
+        self._looked_for = ""
+
+    async def look_around(self, topic: str, deadline: float) -> None:
+        """Take into the cluster what the controller and some others know of ``topic``.
+
+        One asks for all who wait meanwhile. ``deadline`` is in the loop's time.
+        """
+        loop = asyncio.get_running_loop()
+        wanted_at = loop.time()
+        async with self._one_at_a_time:
+            if self._looked_for == topic and self._looked_at >= wanted_at:
+                return
+            self._looked_for, self._looked_at = topic, loop.time()
+            for answer in await self._ask_around(topic, deadline):
+                if any(not each.error_code for each in answer.topics):
+                    self._cluster.apply(answer, [topic])
 
     async def verdict(self, topic: str, deadline: float) -> UnknownTopicOrPartitionError | None:
         """Return the error that ``topic`` does not exist; None when that is not certain.
@@ -86,22 +104,23 @@ class UnknownTopics:
             return UnknownTopicOrPartitionError(text)
 
     async def _nobody_knows(self, topic: str, deadline: float) -> bool:
+        answers = await self._ask_around(topic, deadline)
+        for answer in answers:
+            codes = [each.error_code for each in answer.topics if each.topic == topic]
+            if codes != [UnknownTopicOrPartitionError.code]:
+                self._cluster.apply(answer, [topic])
+                return False
+        return bool(answers)
+
+    async def _ask_around(self, topic: str, deadline: float) -> list[MetadataResponse]:
+        """Return what brokers answer whose word counts, the controller's first."""
         cluster, brokers = self._cluster, self._favoured()
         brokers.sort(key=lambda broker_id: broker_id != cluster.controller_id)
         request = MetadataRequest([topic], self._auto_create)
         answers = await asyncio.gather(
             *(self._ask(broker_id, request, deadline) for broker_id in brokers[:ASKED_MAX])
         )
-        told = False
-        for answer in answers:
-            if answer is None or answer.error_code or not answer.brokers:
-                continue
-            told = True
-            codes = [each.error_code for each in answer.topics if each.topic == topic]
-            if codes != [UnknownTopicOrPartitionError.code]:
-                cluster.apply(answer, [topic])
-                return False
-        return told
+        return [each for each in answers if each and not each.error_code and each.brokers]
 
     async def _all_names(self, deadline: float) -> list[str]:
         loop = asyncio.get_running_loop()

@@ -20,7 +20,6 @@ from oncelog.errors import (
     ClosedError,
     MessageTooLargeError,
     NoTransactionError,
-    UnknownTopicOrPartitionError,
 )
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.partition_queue import Batch, PartitionQueue
@@ -233,11 +232,4 @@ class Placing:
 
         :raises UnknownTopicOrPartitionError: it has not.
         """
-        view = await self._router.topic(topic, deadline)
-        if type(partition) is int and partition >= view.partition_count:
-            await self._router.refresh()  # partitions may have been added
-            view = await self._router.topic(topic, deadline)
-        if type(partition) is not int or not 0 <= partition < view.partition_count:
-            raise UnknownTopicOrPartitionError(
-                f"topic {topic!r} has {view.partition_count} partitions, there is no {partition!r}"
-            )
+        await self._router.topic_with(topic, partition, deadline)

@@ -82,6 +82,56 @@ async def test_a_topic_that_one_broker_knows_is_found(lagging: tuple[int, ...]) 
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("lagging", [(1,), (2,), (3,), (1, 2), (1, 3), (2, 3)])
+async def test_a_partition_that_one_broker_knows_is_found(lagging: tuple[int, ...]) -> None:
+    """Partitions are added; the others may lag behind for long."""
+    async with FakeCluster(3) as cluster:
+        cluster.create_topic("t", partitions=1)
+        router = make(cluster)
+        await router.start()
+        await router.topic("t", soon())
+        stale = cluster.metadata(MetadataRequest(["t"]))
+        cluster.add_partition("t")
+        for broker in lagging:
+            cluster.stale_metadata[broker] = stale
+        assert (await router.topic_with("t", 1, soon())).partition_count == 2
+        with pytest.raises(UnknownTopicOrPartitionError, match="has 2 partitions, there is no 2$"):
+            await router.topic_with("t", 2, soon())
+        await router.close()
+
+
+@pytest.mark.asyncio
+async def test_offsets_and_sends_find_a_partition_that_was_added() -> None:
+    async with FakeCluster(3) as cluster:
+        cluster.create_topic("t", partitions=1)
+        servers = cluster.bootstrap
+        async with Consumer(bootstrap_servers=servers) as consumer, Producer(servers) as producer:
+            first, added = TopicPartition("t", 0), TopicPartition("t", 1)
+            assert await consumer.end_offsets([first]) == {first: 0}
+            await producer.send("t", b"v", partition=0)
+            stale = cluster.metadata(MetadataRequest(["t"]))
+            leader = cluster.add_partition("t").leader
+            for broker in cluster.brokers:
+                if broker != leader:
+                    cluster.stale_metadata[broker] = stale
+            assert await consumer.end_offsets([added]) == {added: 0}
+            assert (await producer.send("t", b"v", partition=1)).offset == 0
+
+
+@pytest.mark.asyncio
+async def test_many_who_wait_for_a_partition_ask_once() -> None:
+    async with FakeCluster(3) as cluster:
+        cluster.create_topic("t", partitions=1)
+        router = make(cluster)
+        await router.start()
+        await router.topic("t", soon())
+        before = cluster.count(ApiKey.METADATA)
+        await asyncio.gather(*(router._unknown_topics.look_around("t", soon()) for _ in range(100)))
+        assert cluster.count(ApiKey.METADATA) - before <= 2 * 3
+        await router.close()
+
+
+@pytest.mark.asyncio
 async def test_a_topic_that_is_being_made_is_waited_for() -> None:
     """A broker makes what it is asked for (``auto_create_topics_enable``)."""
     async with FakeCluster(2) as cluster:
