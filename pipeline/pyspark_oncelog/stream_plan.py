@@ -40,6 +40,9 @@ SETTLE_S = 30.0
 """How long a log may end before the query's position until that is believed. A new leader knows how
 far its log is committed when its followers have asked, or have left the ISR: which they do after
 ``replica_lag_time_max_ms``, 10 s by default. Three times that."""
+GONE_S = 5.0
+"""How long a topic may be gone, or be another one, until that is believed: brokers hear of topics
+one after the other."""
 SETTLE_POLL_S = 0.2
 POLL_S = 0.02
 """How often it is looked for more when there is less than ``minOffsetsPerTrigger``."""
@@ -113,7 +116,7 @@ class StreamPlan:
     async def _look(self, start: LogOffsets) -> LogOffsets:
         """Return the ends of all logs that are read, or those that were settled."""
         if self._settled is None:
-            topics = await questions.find_topics(self._options, missing_ok=bool(start.topics))
+            topics = await self._find_topics(start)
             ids, found = topics.ids, await questions.latest(self._options, topics.partitions)
         else:
             ids = {name: topic.topic_id for name, topic in self._settled.topics.items()}
@@ -122,6 +125,19 @@ class StreamPlan:
         if _behind(start, ids, found):
             found = await self._insist(start, ids, tuple(found))
         return make_offsets(ids, found)
+
+    async def _find_topics(self, start: LogOffsets) -> questions.Topics:
+        """Return the topics that are read.
+
+        A broker that lags behind may not know a topic yet, or know the one that it replaced. So a
+        topic that is gone is asked for again before that is believed.
+        """
+        believed_at = time.monotonic() + min(GONE_S, self._options.driver_timeout_ms / 2000)
+        while True:
+            topics = await questions.find_topics(self._options, missing_ok=bool(start.topics))
+            if not _topic_losses(start, topics.ids) or time.monotonic() >= believed_at:
+                return topics
+            await asyncio.sleep(SETTLE_POLL_S)
 
     async def _insist(
         self, start: LogOffsets, ids: Mapping[str, str], partitions: tuple[SourcePartition, ...]

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.errors import UnknownTopicOrPartitionError
 from oncelog_broker.config.model import BrokerConfig
+from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataTopic
 from pipeline.fake_topics import append, asked, opened, transaction
 from pyspark_oncelog import stream_plan
 from pyspark_oncelog.offsets import LogOffsets, TopicOffsets
@@ -17,6 +20,7 @@ from pyspark_oncelog.options import SourceOptions
 from pyspark_oncelog.planning import Cause, DataLossError, OffsetSpan
 from pyspark_oncelog.stream_plan import StreamPlan
 from support.fake_cluster import FakeCluster
+from support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("fresh_connections")
 
@@ -166,9 +170,9 @@ async def test_a_pattern_that_nothing_matches_yet() -> None:
 @pytest.mark.asyncio
 async def test_a_topic_that_is_another_one(caplog: pytest.LogCaptureFixture) -> None:
     before = place(3, topic_id="id-before")
-    async with opened("t", 2) as (_, options):
+    async with opened("t", 2, driverTimeoutMs="600") as (_, options):
         assert await lost(next_end(StreamPlan(options), before)) == [Cause.RECREATED]
-    async with opened("t", 2, failOnDataLoss="false") as (_, options):
+    async with opened("t", 2, driverTimeoutMs="600", failOnDataLoss="false") as (_, options):
         plan = StreamPlan(options)
         with caplog.at_level(logging.WARNING):
             assert await next_end(plan, before) == place(2)
@@ -178,13 +182,33 @@ async def test_a_topic_that_is_another_one(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.mark.asyncio
 async def test_a_topic_that_is_gone() -> None:
-    async with opened("t", 2, subscribe="t,u") as (cluster, options):
+    async with opened("t", 2, subscribe="t,u", driverTimeoutMs="600") as (cluster, options):
         cluster.create_topic("u")
         both = LogOffsets({**place(2).topics, **place(0, topic="u").topics})
         plan = StreamPlan(options)
         assert await next_end(plan, both) is None
         del cluster.topics["u"]
         assert await lost(next_end(plan, both)) == [Cause.DELETED]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("replaces", [False, True], ids=["unknown", "the one before"])
+async def test_a_topic_that_a_broker_has_yet_to_hear_of_is_not_lost(replaces: bool) -> None:
+    async with opened("t", 2) as (cluster, options):
+        stale = cluster.metadata(MetadataRequest(["t"]))
+        if replaces:
+            cluster.create_topic("t")
+            append(cluster, "t", 2)
+        else:
+            stale.topics = [MetadataTopic(UnknownTopicOrPartitionError.code, "t", "", False)]
+        cluster.stale_metadata[1] = stale
+        before = cluster.count(ApiKey.METADATA)
+        now = place(1, topic_id=cluster.topic_ids["t"])
+        looking = asyncio.create_task(next_end(StreamPlan(options), now))
+        await eventually(lambda: cluster.count(ApiKey.METADATA) > before + 1 or looking.done())
+        assert not looking.done()
+        cluster.stale_metadata.clear()
+        assert await looking == place(2, topic_id=cluster.topic_ids["t"])
 
 
 def shrink(cluster: FakeCluster) -> None:
