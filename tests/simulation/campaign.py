@@ -394,6 +394,7 @@ class Run:
                 for group in groups.groups
             },
             offsets_expire_after_s=self._offsets_expire_after_s(),
+            sessions_expire_after_s=self.knobs.session_timeout_ms / 1000,
             superseded=self.invariants.superseded(),
             deletions_may_be_missed=self.invariants.rules.deletions_may_be_missed,
         )

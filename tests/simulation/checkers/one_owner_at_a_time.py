@@ -8,7 +8,9 @@ nothing of it, gives the number to a round of its own. Two members whose generat
 owned it both. A static member that comes back (a client whose name begins with "static") takes over
 what its former life had, in the same generation; only a sign of that life behind it counts then. A
 member that was thrown out and does not know yet is in no later generation, so it may still read; a
-crash ends everything.
+crash ends everything. An empty group is forgotten when it has no offsets, or when they have been
+kept for long enough, and its next life begins at generation 0 again: after such a silence nothing
+of its former life counts.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def check(history: History, rules: Rules) -> list[Violation]:
                 group.crash(op)
         elif op.member:
             if op.group not in groups:
-                groups[op.group] = _Group(op.group, found)
+                groups[op.group] = _Group(op.group, found, rules)
             groups[op.group].take(op)
     return found
 
@@ -63,8 +65,11 @@ def check(history: History, rules: Rules) -> list[Violation]:
 class _Group:
     """It knows who holds what in one group."""
 
-    def __init__(self, name: str, found: list[Violation]) -> None:
+    def __init__(self, name: str, found: list[Violation], rules: Rules) -> None:
         self._name = name
+        self._rules = rules
+        self._has_offsets = False
+        self._last_sign_s = 0.0
         self._found = found
         self._held: dict[Key, dict[str, _Holding]] = {}
         self._told: dict[tuple[Key, str, str], None] = {}
@@ -72,6 +77,7 @@ class _Group:
         """The newest in which somebody was assigned something."""
 
     def take(self, op: Op) -> None:
+        self._forget_former_life(op)
         keys = [(mop.topic, mop.partition) for mop in op.mops if mop.kind == "own"]
         if op.f in ("revoked", "lost"):
             if op.f == "revoked":
@@ -98,6 +104,21 @@ class _Group:
         for holders in self._held.values():
             for member in [m for m, h in holders.items() if h.first.client[0] == process]:
                 del holders[member]
+
+    def _forget_former_life(self, op: Op) -> None:
+        """Forget who held what, if brokers may have forgotten the group since its last sign."""
+        rules = self._rules
+        kept_s = rules.sessions_expire_after_s
+        if self._has_offsets:
+            kept_s = rules.offsets_expire_after_s
+        silent_s = op.invoke.time_s - self._last_sign_s
+        if op.f == "assigned" and kept_s is not None and silent_s >= kept_s:
+            self._held.clear()
+            self._generation, self._has_offsets = -1, False
+        if op.f == "commit" and op.fate != "fail":
+            self._has_offsets = True
+        if op.end is not None and op.outcome == "ok":
+            self._last_sign_s = max(self._last_sign_s, op.end.time_s)
 
     def _alive(self, op: Op) -> None:
         for key, holders in self._held.items():

@@ -521,6 +521,53 @@ GROUPS = [
     ),
     good(
         "A25",
+        "a group that was empty for long begins anew, and one of before does not know",
+        """
+        c1 assigned g/m1@1 x
+        c1 commit g/m1@1 x@1
+        p1 send y a ?
+        p1 send y b ?
+        p1 send y c ?
+        p1 send y d ?
+        c2 assigned g/m2@1 x
+        """,
+        Rules(offsets_expire_after_s=0.5),
+    ),
+    good(
+        "A25",
+        "a group without offsets begins anew as soon as it was empty",
+        """
+        c1 assigned g/m1@1 x
+        p1 send y a ?
+        p1 send y b ?
+        c2 assigned g/m2@1 x
+        """,
+        Rules(sessions_expire_after_s=0.2),
+    ),
+    bad(
+        "A25",
+        "a group that has offsets is not forgotten so soon",
+        """
+        c1 assigned g/m1@1 x
+        c1 commit g/m1@1 x@1
+        p1 send y a ?
+        p1 send y b ?
+        c2 assigned g/m2@1 x
+        """,
+        rules=Rules(sessions_expire_after_s=0.2),
+    ),
+    bad(
+        "A25",
+        "a group that was not empty for so long",
+        """
+        c1 assigned g/m1@1 x
+        p1 send y a ?
+        c2 assigned g/m2@1 x
+        """,
+        rules=Rules(offsets_expire_after_s=0.5),
+    ),
+    good(
+        "A25",
         "two groups",
         """
         c1 assigned g/m1@1 x

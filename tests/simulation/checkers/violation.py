@@ -44,6 +44,9 @@ class Rules:
     """The partitions that each group must have read to their ends by the end of the run."""
     offsets_expire_after_s: float | None = None
     """A group without a sign of life for so long may lose its committed offsets; None: never."""
+    sessions_expire_after_s: float | None = None
+    """A group without a sign of life for so long may be empty, and is forgotten if it has no
+    offsets; None: never."""
     superseded: Mapping[Key, Collection[int]] = field(default_factory=dict)
     """Offsets that compaction may have taken away: a newer record of the same key is committed."""
     deletions_may_be_missed: bool = False
