@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from oncelog_broker.app import Broker
@@ -419,11 +420,12 @@ def slow_loading(broker: Broker, seconds: float, chance: Entropy) -> None:
     async def slowly(
         topic_partition: TopicPartition, leader_epoch: int
     ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
-        async for records in read(topic_partition, leader_epoch):
-            size = 1 + len(records) // LOAD_PIECES
-            for first in range(0, len(records), size):
-                await asyncio.sleep(2 * seconds / LOAD_PIECES * chance.random())
-                yield records[first : first + size]
+        async with aclosing(read(topic_partition, leader_epoch)) as batches:
+            async for records in batches:
+                size = 1 + len(records) // LOAD_PIECES
+                for first in range(0, len(records), size):
+                    await asyncio.sleep(2 * seconds / LOAD_PIECES * chance.random())
+                    yield records[first : first + size]
 
     gateway.read = slowly  # type: ignore[method-assign]
 

@@ -173,6 +173,7 @@ class Cleaner:
             log.config.is_compacted
             and not log.damage
             and not log.producers.is_reading
+            and not log.is_read_whole
             and log_dir.online
             and not log_dir.full
             and log_dir.logs.get(log.topic_partition) is log

@@ -19,7 +19,8 @@ offsets are committed is replication's business. Rules:
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from oncelog_broker.log import checkpoint
@@ -80,6 +81,7 @@ class PartitionLog:
         "_on_synced",
         "_told_offset",
         "_unsynced",
+        "_whole_reads",
         "aborted",
         "clean",
         "config",
@@ -146,6 +148,7 @@ class PartitionLog:
         self.producers = LogProducers(self, loaded.producers, loaded.snapshots)
         self.clean = CleanState()
         """It says how far the log is compacted."""
+        self._whole_reads = 0
         self.swap = Swap(log_dir, self.directory, self.segments, self.aborted)
         """It knows the segments that compaction has replaced."""
 
@@ -527,6 +530,24 @@ class PartitionLog:
         return trash
 
     # ---- compaction
+
+    @contextmanager
+    def reading_whole(self) -> Iterator[None]:
+        """Keep the log from being compacted while somebody reads it from its start to its end.
+
+        A reader that is slower than ``delete_retention_ms`` would have read an older value, and
+        find the tombstone behind it gone.
+        """
+        self._whole_reads += 1
+        try:
+            yield
+        finally:
+            self._whole_reads -= 1
+
+    @property
+    def is_read_whole(self) -> bool:
+        """Return whether somebody reads it from its start to its end."""
+        return self._whole_reads > 0
 
     def compacted_before(self, rows: Iterable[tuple[int, int]], upto: int) -> None:
         """Take over the rows of the cleaner's checkpoint that lie below ``upto``."""

@@ -111,43 +111,54 @@ class PartitionGateway:
     async def read(
         self, topic_partition: TopicPartition, leader_epoch: int
     ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
-        """Yield all records from the log start to the log end as of now, in order.
+        """Yield all records from the log start to the log end as of now, in order. The log is not
+        compacted meanwhile [B30].
 
         :raises ApiError: not leader in that epoch (any more), or the log cannot be read. A batch
-            that does not hold is rot: the replica is told, so that another one shall lead.
+            that does not hold is corrupt: the replica is told, so that another one shall lead.
         """
         log = self._led(topic_partition, leader_epoch).log
         offset, end = log.log_start_offset, log.log_end_offset
-        while offset < end:
-            partition = self._led(topic_partition, leader_epoch)
-            offset = max(offset, partition.log.log_start_offset)
-            data = memoryview(partition.read_for_consumer(offset, READ_BYTES, upto=end))
-            if not data:
-                # Not an end: what is not read is lost to the coordinator, so better none at all.
-                raise StorageError(f"{topic_partition}: nothing at offset {offset} of {end}")
-            records: list[CoordinatorRecord] = []
-            try:
-                for position, header in iter_headers(data, whole=True):
-                    batch = data[position : position + header.size_bytes]
-                    if not header.base_offset <= offset < header.next_offset:
-                        # The CRC does not cover the offset; in no log is there one left out.
-                        raise CorruptBatchError(f"offset {header.base_offset}, not {offset}")
-                    if header.record_count and not header.is_control:  # compaction leaves holes
-                        records += _records(decode_batch(batch, header=header), offset)
-                    else:
-                        verify_crc(batch)
-                    offset = header.next_offset
-            except CorruptBatchError as error:
-                partition.corruption_found(error)
-                raise StorageError(f"{topic_partition}: {error}") from error
-            yield records
-            await asyncio.sleep(0)
+        with log.reading_whole():
+            while offset < end:
+                partition = self._led(topic_partition, leader_epoch)
+                offset = max(offset, partition.log.log_start_offset)
+                data = memoryview(partition.read_for_consumer(offset, READ_BYTES, upto=end))
+                if not data:
+                    # Not an end: what is not read is lost to the coordinator: better none at all.
+                    raise StorageError(f"{topic_partition}: nothing at offset {offset} of {end}")
+                try:
+                    records, offset = _records_in(data, offset)
+                except CorruptBatchError as error:
+                    partition.corruption_found(error)
+                    raise StorageError(f"{topic_partition}: {error}") from error
+                yield records
+                await asyncio.sleep(0)
 
     def _led(self, topic_partition: TopicPartition, leader_epoch: int) -> Partition:
         partition = self._replicas.partition(topic_partition)
         if not partition.is_leader or partition.leader_epoch != leader_epoch:
             raise NotLeaderOrFollowerError(f"{partition!r} does not lead in epoch {leader_epoch}")
         return partition
+
+
+def _records_in(data: memoryview, offset: int) -> tuple[list[CoordinatorRecord], int]:
+    """Return the records of whole batches from ``offset`` on, and the offset that follows them.
+
+    :raises CorruptBatchError: a batch does not hold.
+    """
+    records: list[CoordinatorRecord] = []
+    for position, header in iter_headers(data, whole=True):
+        batch = data[position : position + header.size_bytes]
+        if not header.base_offset <= offset < header.next_offset:
+            # The CRC does not cover the offset; in no log is there one left out.
+            raise CorruptBatchError(f"offset {header.base_offset}, not {offset}")
+        if header.record_count and not header.is_control:  # compaction leaves holes
+            records += _records(decode_batch(batch, header=header), offset)
+        else:
+            verify_crc(batch)
+        offset = header.next_offset
+    return records, offset
 
 
 def _records(columns: RecordColumns, offset: int) -> Iterable[CoordinatorRecord]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -294,6 +295,34 @@ async def test_a_log_that_starts_inside_a_batch() -> None:
         await eventually(lambda: cluster[1].partition(TP).high_watermark == end)
         log.advance_log_start(1)
         assert await read_all(gateway, 0) == [[A2, B1]]
+
+
+async def test_a_log_that_is_loaded_is_not_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tombstone that went meanwhile would leave the older value, which was read already."""
+    monkeypatch.setattr(partition_gateway, "READ_BYTES", 1000)
+    settings = {"cleanup_policy": "compact", "segment_bytes": "1024", "delete_retention_ms": "0"}
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1, configs=settings)
+        for name, value in (("a", "old"), ("a", None), ("b", "new")):
+            for number in range(20):
+                assert await coordinators.put(1, name, value and f"{value} {number}") == 0
+        log = cluster[1].partition(TP).log
+        log.roll()
+        cleaner = make_cleaner(log)
+
+        async def compact() -> int:
+            before = cleaner.passes
+            while await cleaner.clean_dirtiest():
+                pass
+            return cleaner.passes - before
+
+        found: dict[bytes, bytes | None] = {}
+        async with aclosing(coordinators.gateways[1].read(TP, 0)) as batches:
+            async for records in batches:
+                found |= {record.key: record.value for record in records}
+                assert await compact() == 0
+        assert found[b"a"] is None
+        assert await compact() > 0, "nobody reads it any more"
 
 
 async def test_a_compacted_partition_is_the_same_to_its_coordinators() -> None:
