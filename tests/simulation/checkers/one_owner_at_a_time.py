@@ -117,7 +117,7 @@ class _Group:
             self._generation, self._has_offsets = -1, False
         if op.f == "commit" and op.fate != "fail":
             self._has_offsets = True
-        if op.end is not None and op.outcome == "ok":
+        if op.end is not None and op.outcome == "ok" and op.f != "lost":
             self._last_sign_s = max(self._last_sign_s, op.end.time_s)
 
     def _alive(self, op: Op) -> None:

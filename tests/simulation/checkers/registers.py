@@ -107,14 +107,36 @@ def _lost_from(history: History, after_s: float | None) -> dict[str, int]:
         return {}
     found: dict[str, int] = {}
     last_s: dict[str, float] = {}
+    idle = _polls_of_outcasts(history)
     for op in history.ops:
         group = op.group or history.groups.get(op.client, "")
-        if not group or op.outcome == "fail" or op.f == "crash":
+        if not group or op.outcome == "fail" or op.f == "crash" or op.index in idle:
             continue
-        alive = op.f in ("poll", "assigned") or (op.member and op.outcome == "ok")
+        told = op.member and op.outcome == "ok" and op.f != "lost"
+        alive = told or op.f in ("poll", "assigned")
         if group in last_s and op.invoke.time_s - last_s[group] >= after_s:
             found.setdefault(group, op.index)
         if alive and op.end is not None:
             last_s[group] = max(last_s.get(group, 0.0), op.end.time_s)
         last_s.setdefault(group, op.invoke.time_s)
+    return found
+
+
+def _polls_of_outcasts(history: History) -> set[int]:
+    """Return the polls that are no sign of life, by their index: those of a member between its last
+    answer from the coordinator and the news that it is none any more.
+
+    It may be cut off from the coordinator, which has thrown it out, and go on reading.
+    """
+    found: set[int] = set()
+    since: dict[tuple[str, str], list[int]] = {}
+    for op in history.ops:
+        if op.f == "poll":
+            since.setdefault(op.client, []).append(op.index)
+        elif op.f == "lost":
+            found.update(since.pop(op.client, ()))
+        elif op.member and op.outcome == "ok":
+            since.pop(op.client, None)
+    for polls in since.values():
+        found.update(polls)  # nobody knows: it may have crashed before it heard
     return found

@@ -376,6 +376,37 @@ GROUPS = [
         """,
         Rules(offsets_expire_after_s=0.5),
     ),
+    bad(
+        "A24",
+        "offsets of a member that only reads expire",
+        """
+        p1 send x a@0 b@1 c@2 d@3
+        c1 assigned g/m1@1 x
+        c1 commit g/m1@1 x@0
+        c1 poll x a@0
+        c1 poll x b@1
+        c1 poll x c@2
+        c1 poll x d@3
+        c1 committed g/m1@1 x@-
+        """,
+        rules=Rules(offsets_expire_after_s=0.5),
+    ),
+    good(
+        "A24",
+        "offsets expire while a member reads that was thrown out and does not know",
+        """
+        p1 send x a@0 b@1 c@2 d@3
+        c1 assigned g/m1@1 x
+        c1 commit g/m1@1 x@0
+        c1 poll x a@0
+        c1 poll x b@1
+        c1 poll x c@2
+        c1 poll x d@3
+        c1 lost g/m1@1 x
+        c2 committed g x@-
+        """,
+        Rules(offsets_expire_after_s=0.5),
+    ),
     good(
         "A24",
         "nobody knows what became of a commit, so it may come in late",
