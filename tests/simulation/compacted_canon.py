@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header
 from oncelog_protocol.records.control import ControlType, decode_marker
 from oncelog_protocol.records.decode import decode_batch
 from simulation.checkers.newest_values_kept import Compacted, Kept
@@ -49,6 +49,8 @@ class CompactedCanon(Canon):
         self._open: dict[int, dict[int, bytes | None]] = {}
         """By producer: offsets and keys of what is not decided yet."""
         self._undecided: set[int] = set()
+        self._ends: dict[int, list[tuple[int, bool]]] = {}
+        """By producer: where its transactions ended, and whether they were aborted."""
 
     def extend(self, view: LogView, upto: int) -> None:
         """See ``Canon``; what ``view`` has cleaned away already was never there for anybody."""
@@ -80,9 +82,11 @@ class CompactedCanon(Canon):
         if not header.is_control:
             return False
         marker = decode_marker(data, verify=False)
+        aborted = marker.control_type is not ControlType.COMMIT
+        self._ends.setdefault(marker.producer_id, []).append((header.base_offset, aborted))
         for offset, key in self._open.pop(marker.producer_id, {}).items():
             self._undecided.discard(offset)
-            if marker.control_type is not ControlType.COMMIT:
+            if aborted:
                 self._void.add(offset)
             elif key is not None:
                 self._newest[key] = max(offset, self._newest.get(key, -1))
@@ -127,13 +131,25 @@ class CompactedCanon(Canon):
             return None
         for record in kept:
             committed = self.records.get(record.offset)
-            if committed is None and self._newest.get(record.key or b"", -1) > record.offset:
+            if committed is None and self._may_have_gone(view, index, record):
                 # Whoever the canon was taken from had cleaned it away by then.
                 committed = self.records[record.offset] = _Record(batch.epoch, *record[1:])
             if committed != (batch.epoch, record.key, record.value):
                 return None
         held = self._equal[batch] = tuple(record.offset for record in kept)
         return held
+
+    def _may_have_gone(self, view: LogView, index: int, record: Kept) -> bool:
+        """Return whether a record that the canon never had is superseded or void, which is noted
+        then."""
+        if self._newest.get(record.key or b"", -1) > record.offset:
+            return True
+        header = parse_header(view.batch_bytes(index))
+        ends = self._ends.get(header.producer_id, []) if header.is_transactional else []
+        if next((aborted for at, aborted in ends if at > record.offset), False):
+            self._void.add(record.offset)
+            return True
+        return False
 
     def _all_there(self, low: int, high: int, held: tuple[int, ...]) -> bool:
         """Return whether what is not in ``held`` of [low, high) may be away."""

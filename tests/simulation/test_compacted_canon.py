@@ -7,6 +7,7 @@ import pytest
 from oncelog_broker.log.compaction import hole, without
 from oncelog_protocol.records.batch import CRC_OFFSET
 from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.control import ControlType, encode_marker
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_testing.memory.files import MemoryFiles
 from simulation.checkers.newest_values_kept import Kept
@@ -121,6 +122,39 @@ def test_the_canon_takes_from_a_rotten_leader_what_was_committed(rot_at: int) ->
     other = view(*SAME["a record is gone"])
     canon.match(other)
     assert other.matched == 6
+
+
+@pytest.mark.parametrize("control_type", [ControlType.ABORT, ControlType.COMMIT])
+def test_a_record_that_was_gone_before_anybody_looked(control_type: ControlType) -> None:
+    """It may differ from the canon's hole if its transaction was aborted."""
+    whole = bytes(
+        encode_batch(
+            [b"1"],
+            keys=[b"a"],
+            timestamps=1,
+            leader_epoch=0,
+            producer_id=7,
+            producer_epoch=1,
+            base_sequence=0,
+            transactional=True,
+        )
+    )
+    marker = bytes(
+        encode_marker(
+            control_type,
+            producer_id=7,
+            producer_epoch=2,
+            coordinator_epoch=0,
+            timestamp_ms=1,
+            base_offset=1,
+            leader_epoch=0,
+        )
+    )
+    canon = CompactedCanon()
+    canon.extend(view(bytes(hole(0, 1, 0, 0)), marker), 2)
+    other = view(whole, marker)
+    canon.match(other)
+    assert other.matched == (2 if control_type is ControlType.ABORT else 0)
 
 
 def test_what_is_superseded() -> None:
