@@ -151,7 +151,13 @@ def known_options() -> dict[str, inspect.Parameter]:
 
 
 def _options_of(client: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the options that a client's signature names.
+
+    :raises TypeError: it takes any option, so that its signature names none.
+    """
     parameters = inspect.signature(client).parameters
+    if any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters.values()):
+        raise TypeError(f"{client} takes **options: give the class whose options they are")
     return {
         name: item
         for name, item in parameters.items()

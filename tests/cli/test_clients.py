@@ -184,3 +184,12 @@ def test_no_command_makes_a_client_by_itself() -> None:
         and node.func.id in ("Admin", "Consumer", "Producer")
     ]
     assert not direct, "use oncelog_cli.clients"
+
+
+def test_what_takes_any_option_has_no_options_to_look_up() -> None:
+    """All options of the command line would be left out, and nobody would notice."""
+
+    def make(**options: object) -> None: ...
+
+    with pytest.raises(TypeError, match="give the class whose options they are"):
+        settings_for(make)

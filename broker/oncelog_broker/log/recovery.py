@@ -28,6 +28,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.checkpoint import (
@@ -69,6 +70,15 @@ truncation."""
 
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 _OFFSET_END = 2**63 - 1
+
+
+class PartitionMeta(NamedTuple):
+    """Such is what a partition's directory says of itself."""
+
+    topic_id: str = ""
+    """Empty: nobody knows."""
+    made_epoch: int = NO_EPOCH
+    """It was made here under this broker epoch."""
 
 
 @dataclass(slots=True)
@@ -181,10 +191,10 @@ def load_log(
     the machine surely ran on since it was written; ``rewrite``: it may have. Raises OSError.
     """
     names = _tidy(pool, directory)
-    topic_id, made_epoch = _read_meta(pool, directory, names, was_synced=recovery_point > 0)
+    meta = _read_meta(pool, directory, names, was_synced=recovery_point > 0)
     bases = [int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name))]
     sizes = [pool.files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases]
-    if not topic_id and not any(sizes):
+    if not meta.topic_id and not any(sizes):
         return None
     truncated_at = _OFFSET_END
     if TRUNCATION_MARK in names:
@@ -212,10 +222,11 @@ def load_log(
         truncation_offset=truncated_at,
     )
     _load_segments(loader, bases, sizes)
-    if not topic_id and not loader.damage and not any(each.size_bytes for each in loader.segments):
+    is_empty = not any(each.size_bytes for each in loader.segments)
+    if not meta.topic_id and not loader.damage and is_empty:
         _release(loader.segments)
         return None
-    loaded = _finish(loader, (topic_id, made_epoch), log_start_offset, written, bases, sizes)
+    loaded = _finish(loader, meta, log_start_offset, written, bases, sizes)
     if loaded.marked and loaded.log_start_offset < log_start_offset:
         # A power cut brought the log back shorter than the mark's start. The next start must not
         # believe the mark, and hide what is written until then.
@@ -225,7 +236,7 @@ def load_log(
 
 def _finish(
     loader: _Loader,
-    made: tuple[str, int],
+    meta: PartitionMeta,
     log_start_offset: int,
     written: list[tuple[int, int]] | None,
     bases: list[int],
@@ -267,8 +278,8 @@ def _finish(
     _release(segments)
     return LoadedLog(
         directory=loader.directory,
-        topic_id=made[0],
-        made_epoch=made[1],
+        topic_id=meta.topic_id,
+        made_epoch=meta.made_epoch,
         segments=segments,
         epochs=epochs,
         epochs_intact=written == epochs.entries(),
@@ -564,19 +575,17 @@ def _sync_names(pool: OpenSegments, directory: str, names: list[str], rewrite: b
 
 def _read_meta(
     pool: OpenSegments, directory: str, names: list[str], *, was_synced: bool
-) -> tuple[str, int]:
-    """Return which topic's it is ("": nobody knows), and the broker epoch under which it was
-    made."""
+) -> PartitionMeta:
     if PARTITION_META in names:
         try:
             data = pool.files.read_bytes(f"{directory}/{PARTITION_META}")
             meta = decode_document(PARTITION_META, data)
-            return str(meta["topic_id"]), int(meta.get("made_epoch", NO_EPOCH))
+            return PartitionMeta(str(meta["topic_id"]), int(meta.get("made_epoch", NO_EPOCH)))
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
             # A power cut may take what a partition's first sync had not covered yet.
             level = logging.ERROR if was_synced else logging.WARNING
             logger.log(level, "topic_id_unknown", path=directory, error=error)
-    return "", NO_EPOCH
+    return PartitionMeta()
 
 
 def read_truncation(files: Files, directory: str, log_start_offset: int) -> tuple[int, int]:
