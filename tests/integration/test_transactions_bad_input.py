@@ -22,9 +22,7 @@ from oncelog_protocol import limits
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.transaction_admin import AbortTransactionRequest
 from oncelog_protocol.messages.transactions import (
-    AddedTransaction,
     AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitPidRequest,
     TxnMarker,
@@ -217,9 +215,7 @@ async def test_identities_that_are_refused(
     named = (wrong.transactional_id, wrong.producer_id, wrong.producer_epoch)
     for commit in (True, False):
         assert (await peer.ask(EndTxnRequest(*named, commit))).error_code == ended
-    added = AddedTransaction(*named, [TxnTopic(TOPIC, [0])])
-    (result,) = (await peer.ask(AddPartitionsToTxnRequest([added]))).results
-    assert result.error_code == ended
+    assert await peer.add_partitions(wrong, [TxnTopic(TOPIC, [0])]) == ended
     assert (await peer.ask(AddOffsetsToTxnRequest(*named, GROUP))).error_code == ended
     item = TxnOffsetCommitPartition(0, 5)
     refused = offsets or ended

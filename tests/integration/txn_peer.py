@@ -15,6 +15,8 @@ from oncelog_protocol.messages.produce import (
     ProduceTopic,
 )
 from oncelog_protocol.messages.transactions import (
+    AddedTransaction,
+    AddPartitionsToTxnRequest,
     EndTxnRequest,
     EndTxnResponse,
     InitPidRequest,
@@ -22,6 +24,7 @@ from oncelog_protocol.messages.transactions import (
     TxnOffsetCommitPartition,
     TxnOffsetCommitRequest,
     TxnOffsetCommitTopic,
+    TxnTopic,
 )
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
@@ -55,6 +58,20 @@ class TxnPeer(Peer):
                 await asyncio.sleep(0.05)
         assert answer.error_code == 0, answer
         return Pair(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    async def add_partitions(self, pair: Pair, topics: list[TxnTopic]) -> int:
+        """Ask for partitions to be added, again while the answer is *not yet*: a slow disk lets the
+        time pass in which it is waited for. Return the error code."""
+        named = AddedTransaction(
+            pair.transactional_id, pair.producer_id, pair.producer_epoch, topics
+        )
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                answer = await self.ask(AddPartitionsToTxnRequest([named]))
+                (result,) = answer.results
+                if result.error_code not in NOT_YET:
+                    return int(result.error_code)
+                await asyncio.sleep(0.05)
 
     async def produce(
         self,
