@@ -222,8 +222,7 @@ def load_log(
         truncation_offset=truncated_at,
     )
     _load_segments(loader, bases, sizes)
-    is_empty = not any(each.size_bytes for each in loader.segments)
-    if not meta.topic_id and not loader.damage and is_empty:
+    if not (meta.topic_id or loader.damage or any(each.size_bytes for each in loader.segments)):
         _release(loader.segments)
         return None
     loaded = _finish(loader, meta, log_start_offset, written, bases, sizes)
