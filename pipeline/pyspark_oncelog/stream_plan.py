@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_oncelog import questions
 from pyspark_oncelog.offsets import LogOffsets, SourcePartition, make_offsets
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark_oncelog.options import SourceOptions
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SETTLE_S = 30.0
 """How long a log may end before the query's position until that is believed. A new leader knows how
@@ -132,26 +134,21 @@ class StreamPlan:
         A broker that lags behind may not know a topic yet, or know the one that it replaced. So a
         topic that is gone is asked for again before that is believed.
         """
-        believed_at = time.monotonic() + min(GONE_S, self._options.driver_timeout_ms / 2000)
-        while True:
-            topics = await questions.find_topics(self._options, missing_ok=bool(start.topics))
-            if not _topic_losses(start, topics.ids) or time.monotonic() >= believed_at:
-                return topics
-            await asyncio.sleep(SETTLE_POLL_S)
+        return await self._ask_again(
+            lambda: questions.find_topics(self._options, missing_ok=bool(start.topics)),
+            lambda topics: not _topic_losses(start, topics.ids),
+            GONE_S,
+        )
 
     async def _insist(
         self, start: LogOffsets, ids: Mapping[str, str], partitions: tuple[SourcePartition, ...]
     ) -> dict[SourcePartition, int]:
         """Ask again until no log ends before ``start``, or that must be believed."""
-        believed_at = time.monotonic() + min(SETTLE_S, self._options.driver_timeout_ms / 2000)
-        while True:
-            found = await questions.latest(self._options, partitions)
-            behind = _behind(start, ids, found)
-            if not behind:
-                return found
-            if time.monotonic() >= believed_at:
-                break
-            await asyncio.sleep(SETTLE_POLL_S)
+        found = await self._ask_again(
+            lambda: questions.latest(self._options, partitions),
+            lambda ends: not _behind(start, ids, ends),
+            SETTLE_S,
+        )
         self._report(
             [
                 LostOffsets(
@@ -161,10 +158,24 @@ class StreamPlan:
                     start.get(tp) or 0,
                     f"the log ends at offset {found[tp]} now",
                 )
-                for tp in behind
+                for tp in _behind(start, ids, found)
             ]
         )
         return found
+
+    async def _ask_again(
+        self,
+        ask: Callable[[], Awaitable[T]],
+        is_sound: Callable[[T], bool],
+        within_s: float,
+    ) -> T:
+        """Return the first answer that is sound, or the one that must be believed."""
+        believed_at = time.monotonic() + min(within_s, self._options.driver_timeout_ms / 2000)
+        while True:
+            found = await ask()
+            if is_sound(found) or time.monotonic() >= believed_at:
+                return found
+            await asyncio.sleep(SETTLE_POLL_S)
 
     async def spans(self, start: LogOffsets, end: LogOffsets) -> list[OffsetSpan]:
         """Return the pieces of a micro-batch.

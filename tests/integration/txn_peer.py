@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from integration.group_peer import TIMEOUT_S, Peer
+from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION, FindCoordinatorRequest
 from oncelog_protocol.messages.produce import (
     ProducePartition,
@@ -65,13 +67,10 @@ class TxnPeer(Peer):
         named = AddedTransaction(
             pair.transactional_id, pair.producer_id, pair.producer_epoch, topics
         )
-        async with asyncio.timeout(TIMEOUT_S):
-            while True:
-                answer = await self.ask(AddPartitionsToTxnRequest([named]))
-                (result,) = answer.results
-                if result.error_code not in NOT_YET:
-                    return int(result.error_code)
-                await asyncio.sleep(0.05)
+        request = AddPartitionsToTxnRequest([named])
+        answer = await self._ask_until(request, lambda answer: answer.results[0].error_code)
+        (result,) = answer.results
+        return int(result.error_code)
 
     async def produce(
         self,
@@ -113,10 +112,15 @@ class TxnPeer(Peer):
         request = EndTxnRequest(
             pair.transactional_id, pair.producer_id, pair.producer_epoch, commit
         )
+        answer: EndTxnResponse = await self._ask_until(request, lambda answer: answer.error_code)
+        return answer
+
+    async def _ask_until(self, request: Request, code: Callable[[Any], int]) -> Any:
+        """Return the first answer whose code is not *not yet*."""
         async with asyncio.timeout(TIMEOUT_S):
             while True:
-                answer: EndTxnResponse = await self.ask(request)
-                if answer.error_code not in NOT_YET:
+                answer = await self.ask(request)
+                if code(answer) not in NOT_YET:
                     return answer
                 await asyncio.sleep(0.02)
 

@@ -77,15 +77,14 @@ async def hung_disk(self: Nemesis) -> None:
     cluster.hangs[broker_id, path] = self.chance.choice([30.0, 1e6])
     self._hung[broker_id] = None
     try:
-        await asyncio.sleep(timeout_s)
-        cluster.hangs.pop((broker_id, path), None)
-        await asyncio.sleep(timeout_s)  # by then every sync that hangs has been given up
-    except asyncio.CancelledError:
-        cluster.hangs.pop((broker_id, path), None)
-        cluster.crash_broker(broker_id, hold=False)
-        del self._hung[broker_id]
-        raise
-    try:
+        try:
+            await asyncio.sleep(timeout_s)
+            cluster.hangs.pop((broker_id, path), None)
+            await asyncio.sleep(timeout_s)  # by then every sync that hangs has been given up
+        except asyncio.CancelledError:
+            cluster.hangs.pop((broker_id, path), None)
+            cluster.crash_broker(broker_id, hold=False)
+            raise
         await self._disk_fault(broker_id)
     finally:
         del self._hung[broker_id]

@@ -437,8 +437,8 @@ class Router:
             except TimeoutError:
                 pass
 
-    async def topic_with(self, topic: str, partition: int, deadline: float) -> TopicView:
-        """Return the view of a topic that has this partition, asked for if need be.
+    async def topic_with(self, topic: str, partition: int | None, deadline: float) -> TopicView:
+        """Return the view of a topic that has this partition (None: any), asked for if need be.
 
         A broker may not know yet of partitions that were added a moment ago, so others are asked
         before the answer is no. Errors are those of ``topic``; and:
@@ -447,21 +447,21 @@ class Router:
         """
         loop = asyncio.get_running_loop()
         view = await self.topic(topic, deadline)
-        legal = type(partition) is int and partition >= 0
-        patience = min(deadline, loop.time() + UNKNOWN_TOPIC_WAIT_S)
-        while legal and partition >= view.partition_count:
-            if asked_everywhere := loop.time() >= patience:
-                await self._unknown_topics.look_around(topic, deadline)
-            else:
+        if partition is None:
+            return view
+        if type(partition) is int and partition >= 0:
+            patience = min(deadline, loop.time() + UNKNOWN_TOPIC_WAIT_S)
+            while partition >= view.partition_count and loop.time() < patience:
                 await self.refresh()
-            view = await self.topic(topic, deadline)
-            if asked_everywhere:
-                break
-        if not legal or partition >= view.partition_count:
-            raise UnknownTopicOrPartitionError(
-                f"topic {topic!r} has {view.partition_count} partitions, there is no {partition!r}"
-            )
-        return view
+                view = await self.topic(topic, deadline)
+            if partition >= view.partition_count:
+                await self._unknown_topics.look_around(topic, deadline)
+                view = await self.topic(topic, deadline)
+            if partition < view.partition_count:
+                return view
+        raise UnknownTopicOrPartitionError(
+            f"topic {topic!r} has {view.partition_count} partitions, there is no {partition!r}"
+        )
 
     async def call_broker(self, broker_id: int, request: Request, deadline: float) -> Any:
         """Try one broker once, over the control connection, and return the response message."""

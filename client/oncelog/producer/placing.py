@@ -133,9 +133,7 @@ class Placing:
         """
         deadline = asyncio.get_running_loop().time() + self._router.options.max_block_ms / 1000
         while place is None:
-            await self._router.topic(topic, deadline)
-            if partition is not None:
-                await self.check_partition(topic, partition, deadline)
+            await self._router.topic_with(topic, partition, deadline)
             place = self.place(topic, key, partition)
         while True:
             self.check_usable(serial)
@@ -226,10 +224,3 @@ class Placing:
                 f"a record of {size} bytes is larger than max_request_size="
                 f"{self._max_request_size} allows"
             )
-
-    async def check_partition(self, topic: str, partition: int, deadline: float) -> None:
-        """Return when the topic has this partition.
-
-        :raises UnknownTopicOrPartitionError: it has not.
-        """
-        await self._router.topic_with(topic, partition, deadline)

@@ -484,9 +484,7 @@ class RecordProducer(ClusterClient):
         """Return by whom a list is sent, where to, and its columns, once the topic is known."""
         self._placing.check_usable(self._placing.serial)
         deadline = self._deadline()
-        view = await self._router.topic(topic, deadline)
-        if partition is not None:
-            await self._placing.check_partition(topic, partition, deadline)
+        view = await self._router.topic_with(topic, partition, deadline)
         stamps = self._now_ms() if timestamps_ms is None else timestamps_ms
         assert self._columns is not None
         to = Destination(topic, view.partition_count, partition)

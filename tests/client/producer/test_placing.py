@@ -58,7 +58,7 @@ async def test_what_is_refused() -> None:
     async with started(partitions=2, transactional_id=None, max_request_size=2000) as (_, producer):
         placing = producer._placing
         with pytest.raises(UnknownTopicOrPartitionError):
-            await placing.check_partition("t", 2, asyncio.get_running_loop().time() + 1)
+            await producer._router.topic_with("t", 2, asyncio.get_running_loop().time() + 1)
         place = placing.place("t", None, 0)
         assert place is not None
         with pytest.raises(MessageTooLargeError):

@@ -117,9 +117,9 @@ class Matrix:
         folder = self.state / "checkpoints" / name / "commits"
         return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
 
-    async def until_arrived(self, name: str, within_s: float = 300.0) -> None:
+    async def until_arrived(self, name: str) -> None:
         """Wait until a copy has come to its end; the driver must live meanwhile."""
-        arrived = await self.copies[name].arrived(within_s, self.driver.check_alive)
+        arrived = await self.copies[name].arrived(300, self.driver.check_alive)
         failures = self.driver.failures(name)
         assert arrived, f"{name} did not arrive; it failed with {failures}: {self.driver.log}"
 
