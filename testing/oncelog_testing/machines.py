@@ -62,6 +62,7 @@ class Machine:
         self._plan = plan
         self._settings = settings
         self._directory = directory
+        self._lives = 0
         self._ports: dict[str, int] = {}
         self._ends = Tasks(f"machine-{broker_id}")
         self._ending: asyncio.Task[None] | None = None
@@ -111,12 +112,13 @@ class Machine:
             self._zookeeper, session_timeout_ms=config.zookeeper_session_timeout_ms
         )
         files: Files = SystemFiles() if self.memory is None else self.memory
+        self._lives += 1  # who draws the same ids twice finds directories that it does not have
         broker = TestableBroker(
             config,
             plan=self._plan,
             files=files,
             clock=self._clock,
-            entropy=self._entropy,
+            entropy=self._entropy.fork(f"life-{self._lives}"),
             metadata_store=self.store,
         )
         self.broker, self.failure = broker, None

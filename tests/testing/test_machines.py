@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from oncelog.errors import NoBrokersAvailableError
+from oncelog_broker.log.checkpoint import META
 from oncelog_testing import Cluster
 
 LAZY = {"flush": "interval", "flush_interval_ms": 3_600_000}
@@ -60,6 +63,19 @@ def test_data_on_a_real_disk_stays_there(tmp_path: Path) -> None:
         cluster.wait_for_leader(topic)
         assert len(cluster.records(topic)) == 1
     assert (tmp_path / "broker-1" / "kept-0").is_dir()
+
+
+def test_no_life_draws_the_ids_of_another(tmp_path: Path) -> None:
+    """A broker that drew the ids of its last life would find directories that it does not have."""
+    drawn = []
+    with Cluster(directory=tmp_path) as cluster:
+        for _ in range(3):
+            meta = json.loads((tmp_path / "broker-1" / META).read_text())
+            drawn.append(meta["directory_id"])
+            cluster.stop_broker(1)
+            shutil.rmtree(tmp_path / "broker-1")
+            cluster.start_broker(1)
+    assert len(set(drawn)) == 3, drawn
 
 
 def test_settings_that_do_not_hold() -> None:
