@@ -66,7 +66,7 @@ def test_data_on_a_real_disk_stays_there(tmp_path: Path) -> None:
 
 
 def test_no_life_draws_the_ids_of_another(tmp_path: Path) -> None:
-    """A broker that drew the ids of its last life would find directories that it does not have."""
+    """The directory id is such a draw: a replaced disk is not taken for the old one."""
     drawn = []
     with Cluster(directory=tmp_path) as cluster:
         for _ in range(3):
