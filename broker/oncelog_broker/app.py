@@ -33,7 +33,7 @@ from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.phases import BrokerPhase
 from oncelog_broker.preflight import check_directories, known_cluster_id
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.room_configs import advertised_listeners
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.broker_calls import BrokerCalls
@@ -104,7 +104,7 @@ class Broker:
         entropy: Entropy,
         metadata_store: MetadataStore,
         authorizer: Authorizer | None = None,
-        safeguards: Safeguards | None = None,
+        safeguards: Safeguards = SAFE,
         controller_safeguards: ControllerSafeguards | None = None,
         coordinator_safeguards: CoordinatorSafeguards | None = None,
     ) -> None:
@@ -119,18 +119,14 @@ class Broker:
         self.failed.add_done_callback(_retrieve)
         self.phase = BrokerPhase.NEW  # how far it has come
         self.files = files
-        safeguards = safeguards if safeguards is not None else Safeguards()
+        self._safeguards = safeguards
         loop = asyncio.get_running_loop()
         self.clock = safeguards.log.clock(clock, loop.time, self._clock_leapt)
         self._entropy = entropy
         self._store = metadata_store
         self.authorizer = authorizer if authorizer is not None else AllowAllAuthorizer()
         self.tasks = Tasks(f"broker-{config.broker_id}", self._task_failed)
-        self._check_identity = safeguards.check_identity
-        self.fence = ControllerFence(
-            elected=elected_in(metadata_store) if safeguards.believe_elected_controllers else None,
-            check_broker_epoch=safeguards.check_broker_epoch,
-        )
+        self.fence = ControllerFence(elected_in(metadata_store), safeguards)
         self.image = MetadataImage()
         self.clock_watch = self._make_clock_watch(clock)
         self.dispatcher = self._make_dispatcher()
@@ -146,8 +142,8 @@ class Broker:
         self.producer_ids = ProducerIds(
             config.broker_id, self._admin_controller, self.fence, self.tasks
         )
-        calls, stalled = BrokerCalls(self._connector), safeguards.give_way_when_stalled
-        self._giving_way = GivingWay(self.logs, self.replicas, calls, when_stalled=stalled)
+        calls = BrokerCalls(self._connector)
+        self._giving_way = GivingWay(self.logs, self.replicas, calls, safeguards=safeguards)
         self.coordination = self._make_coordination(coordinator_safeguards)
         self.transactions = self._make_transactions(coordinator_safeguards)
         self.lifecycle: BrokerLifecycle | None = None
@@ -174,12 +170,12 @@ class Broker:
         )
 
     def _make_connector(self) -> BrokerConnector:
-        listener, check = self.config.inter_broker_listener, self._check_identity
-        return BrokerConnector(self.broker_id, self.image, listener, check_identity=check)
+        listener, safeguards = self.config.inter_broker_listener, self._safeguards
+        return BrokerConnector(self.broker_id, self.image, listener, safeguards=safeguards)
 
     def _make_dispatcher(self) -> RequestDispatcher:
         """Make the dispatcher; clusters for tests put their faults in front of it."""
-        return RequestDispatcher(self.tasks, self.authorizer, check_identity=self._check_identity)
+        return RequestDispatcher(self.tasks, self.authorizer, safeguards=self._safeguards)
 
     def _make_runner(self, safeguards: ControllerSafeguards | None) -> ControllerRunner:
         self._asks_registered_life = safeguards is None or safeguards.ask_registered_life
@@ -273,8 +269,9 @@ class Broker:
     @property
     def identity(self) -> Identity:
         """Return what this broker answers to; unknown before it has learned its cluster."""
-        known = self.image.cluster_id and self._check_identity
-        return Identity(self.image.cluster_id, self.broker_id) if known else UNKNOWN
+        if not self.image.cluster_id:
+            return UNKNOWN
+        return self._safeguards.meant(Identity(self.image.cluster_id, self.broker_id))
 
     @property
     def metadata_store(self) -> MetadataStore:
@@ -343,7 +340,7 @@ class Broker:
                 dispatcher=self.dispatcher,
                 limits=self.live.connections,
                 pool=self.pool,
-                names_askers=internal and self._check_identity,
+                names_askers=self._safeguards.checks_askers(internal),
             )
             try:
                 await listener.bind(wanted.host, wanted.port)

@@ -61,7 +61,7 @@ def test_every_switch_is_of_one_rule() -> None:
     times = Counter(switch for row in ROWS for switch in row.switches)
     assert [switch for switch, count in times.items() if count > 1] == []
     rooms = {
-        *replication.SWITCHES,
+        *replication.UNSAFE,
         *(f"log.{name}" for name in [*log.UNSAFE, *log.UNSAFE_FILES]),
         *(f"coordinator.{name}" for name in coordinators.SWITCHES),
     }

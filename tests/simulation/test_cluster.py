@@ -308,7 +308,7 @@ def test_rules_are_switched_off_in_every_broker() -> None:
         partition = TopicPartition(TOPIC, 0)
         for broker in cluster.brokers.values():
             safeguards = broker.replicas.partition(partition).safeguards
-            assert not safeguards.truncate_on_divergence
+            assert not safeguards.truncates(True)
 
     play_cluster(scene, KNOBS, safeguards={"safeguards": without("truncate_on_divergence")})
 

@@ -16,12 +16,13 @@ from typing import Any
 from oncelog_broker.log.checkpoint import LOG_START
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.recovery import load_log
-from oncelog_broker.log.safeguards import SAFE, LogSafeguards
+from oncelog_broker.log.safeguards import SAFE as SAFE_LOG
+from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import Deadlines
-from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.replication.traffic import TopicTraffic
 from oncelog_protocol.errors import (
     ApiError,
@@ -74,7 +75,7 @@ def batch_of(
 
 
 def make_logs(
-    files: MemoryFiles, broker_id: int = 1, *dirs: str, safeguards: LogSafeguards = SAFE
+    files: MemoryFiles, broker_id: int = 1, *dirs: str, safeguards: LogSafeguards = SAFE_LOG
 ) -> LogManager:
     """The logs of one broker, not started: syncs happen by ``flusher.sync_now()``."""
     return LogManager(
@@ -210,11 +211,11 @@ class Replicas:
         self,
         *,
         brokers: int = 3,
-        safeguards: Safeguards | None = None,
+        safeguards: Safeguards = SAFE,
         min_isr: int = 1,
         isr: Sequence[int] | None = None,
     ) -> None:
-        self.safeguards = safeguards or Safeguards()
+        self.safeguards = safeguards
         self.config = topic_config(min_insync_replicas=min_isr)
         self.loop = asyncio.get_running_loop()
         self.deadlines = Deadlines()

@@ -379,8 +379,7 @@ class FollowerSession:
             # No offsets beside it: a follower must not act on them before it has truncated
             # (KAFKA-14704).
             answer = FetchPartitionResponse(number)
-            if not partition.safeguards.high_watermark_after_truncation:
-                answer = self._offsets(entry, partition)
+            partition.safeguards.diverging_answer(answer, partition)
             answer.diverging = entry.diverging
             return answer, b""
         try:

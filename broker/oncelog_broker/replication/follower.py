@@ -343,8 +343,7 @@ class FollowerMachine:
                 return
             followed.backoff_s = 0.0
             if answer.diverging is not None:
-                if not partition.safeguards.high_watermark_after_truncation:
-                    partition.leader_offsets(answer.high_watermark, answer.log_start_offset)
+                partition.safeguards.diverges(partition, answer)
                 partition.truncate_to_divergence(answer.diverging)
                 self._after_write(followed)
                 return

@@ -31,7 +31,6 @@ from oncelog_broker.replication.progress import (
     UNKNOWN_OFFSET,
     Contact,
     FollowerProgress,
-    UnforgettingProgress,
 )
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_protocol.errors import (
@@ -174,7 +173,7 @@ class LeaderRole:
     def high_watermark(self, current: int, leader_offset: int, min_isr: int) -> int:
         """Return where the high watermark is now; the leader itself holds all below
         ``leader_offset``."""
-        if self._safeguards.hold_below_min_isr and not self.has_min_isr(min_isr):
+        if self._safeguards.holds(not self.has_min_isr(min_isr)):
             return current
         lowest = leader_offset
         for follower in self._counted:
@@ -224,7 +223,7 @@ class LeaderRole:
         :raises StaleBrokerEpochError: the follower has restarted since it sent it.
         """
         follower = self.followers[replica_id]
-        if broker_epoch < follower.broker_epoch and self._safeguards.check_broker_epoch:
+        if self._safeguards.is_of_earlier_life(broker_epoch < follower.broker_epoch):
             # Delayed bytes of the follower's earlier life: that disk may have been wiped since.
             raise StaleBrokerEpochError(
                 f"broker epoch {broker_epoch}, seen {follower.broker_epoch}"
@@ -253,25 +252,10 @@ class LeaderRole:
         """
         if replica_id not in self._unproven:
             return None
-        beyond = not empty and fetch_offset > self.epoch_start_offset
-        if beyond and self._safeguards.truncate_on_divergence:
+        if self._safeguards.truncates(not empty and fetch_offset > self.epoch_start_offset):
             return EpochEnd(self.leader_epoch, self.epoch_start_offset)
         self._unproven.discard(replica_id)
         return None
-
-    def remember(self, former: dict[int, FollowerProgress]) -> None:
-        """Count what was known of the followers in an older epoch: for tests only [K5]."""
-        for replica_id, fresh in self.followers.items():
-            kept = UnforgettingProgress(
-                replica_id,
-                in_sync=replica_id in self.state.committed,
-                leader_end=fresh.mark_offset,
-                now=fresh.mark_s,
-            )
-            if replica_id in former:
-                kept.remember(former[replica_id].durable_offset)
-            self.followers[replica_id] = kept
-        self._recount()
 
     # ---- changes of the ISR
 
@@ -312,12 +296,10 @@ class LeaderRole:
         if state.proposal is not None or replica_id in state.committed:
             return False
         follower = self.followers[replica_id]
-        needed = high_watermark
-        if self._safeguards.join_at_epoch_start:
-            needed = max(needed, self.epoch_start_offset)
-        if follower.durable_offset < needed:
+        needed = self._safeguards.join_offset(self.epoch_start_offset)
+        if follower.durable_offset < max(high_watermark, needed):
             return False
-        if follower.log_start_offset < self.start_needed and self._safeguards.join_at_log_start:
+        if self._safeguards.lacks_deletion(follower.log_start_offset < self.start_needed):
             return False
         refused_epoch, not_before_s = self._refused.get(replica_id, (NO_BROKER_EPOCH, now))
         if follower.broker_epoch == refused_epoch and now < not_before_s:
@@ -477,8 +459,7 @@ class LeaderRole:
 
     def _recount(self) -> None:
         """Find the members that the high watermark waits for."""
-        state = self.state
-        members = state.maximal if self._safeguards.count_maximal_isr else state.committed
+        members = self._safeguards.counted(self.state)
         self._counted = [
             self.followers.get(member)
             or FollowerProgress(member, in_sync=False, leader_end=0, now=0)

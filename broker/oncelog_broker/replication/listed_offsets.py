@@ -53,9 +53,8 @@ def first_at(partition: Partition, time_ms: int, isolation_level: int) -> FoundR
 
 def _check_end_known(partition: Partition) -> None:
     leader = partition.leader_role()
-    if not partition.safeguards.list_from_epoch_start:
-        return
-    if partition.high_watermark < leader.epoch_start_offset:
+    known = partition.safeguards.end_is_known
+    if not known(partition.high_watermark, leader.epoch_start_offset):
         raise OffsetNotAvailableError(
             f"{partition.topic_partition}: the new leader's high watermark is "
             f"{partition.high_watermark}, its epoch began at {leader.epoch_start_offset}"

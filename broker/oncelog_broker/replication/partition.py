@@ -31,7 +31,7 @@ from oncelog_broker.replication.divergence import common_end, divergence
 from oncelog_broker.replication.invariants import InvariantError, check_offsets
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_broker.replication.ports import Buffer, FetchPosition, PartitionReader
-from oncelog_broker.replication.progress import Contact, FollowerProgress
+from oncelog_broker.replication.progress import Contact
 from oncelog_broker.replication.purgatory import DelayedOperation, OffsetCallback, OffsetPurgatory
 from oncelog_broker.replication.record_deletion import RecordDeletion
 from oncelog_broker.replication.repair import Repair
@@ -115,10 +115,6 @@ class Partition:
         lost, after an unclean election, or else by a defect."""
         self._owner = owner
         self.safeguards = safeguards
-        self._leader_counts_synced_only = safeguards.leader_counts_synced_only
-        self._follower_fetches_synced_only = safeguards.follower_fetches_synced_only
-        self._known_followers: dict[int, FollowerProgress] = {}
-        """This was known when the replica led last; it is used without a safeguard only."""
         self._delayed_until_committed = OffsetPurgatory()
         self._delayed_until_synced = OffsetPurgatory()
         self._readers: dict[PartitionReader, None] = {}
@@ -151,9 +147,9 @@ class Partition:
     def last_stable_offset(self) -> int:
         """Return the offset below which all is committed and every transaction decided."""
         high_watermark, first = self.high_watermark, self.log.producers.first_undecided
-        if first >= high_watermark or not self.safeguards.lso_respects_transactions:
+        if first >= high_watermark:
             return high_watermark
-        return max(first, self.log.log_start_offset)
+        return max(self.safeguards.last_stable(high_watermark, first), self.log.log_start_offset)
 
     @property
     def min_isr(self) -> int:
@@ -182,9 +178,7 @@ class Partition:
         :raises UnknownLeaderEpochError: it knows a newer one.
         """
         leader = self.leader_role()
-        if leader_epoch != self.leader_epoch and leader_epoch != NO_EPOCH:
-            if not self.safeguards.fence_leader_epoch:
-                return leader
+        if self.safeguards.fences(leader_epoch not in (self.leader_epoch, NO_EPOCH)):
             if leader_epoch < self.leader_epoch:
                 raise FencedLeaderEpochError(f"epoch {leader_epoch}, now {self.leader_epoch}")
             raise UnknownLeaderEpochError(f"epoch {leader_epoch}, here {self.leader_epoch}")
@@ -194,16 +188,9 @@ class Partition:
 
     def apply_leader_and_isr(self, state: LeaderAndIsrPartition, now: float) -> int:
         """Take the role in ``state``; return an error code, 0 when that is our role now."""
-        if self.safeguards.apply_newer_epochs_only:
-            if state.leader_epoch < self.leader_epoch:
-                return FencedLeaderEpochError.code
-            if self.failed:
-                return StorageError.code
-            if not self.repair.may_take(state, self.broker_id, self.leader_epoch):
-                return StorageError.code
-            if state.leader_epoch == self.leader_epoch:
-                leader = self.leader
-                return StorageError.code if leader and (leader.gives_way or self.log.damage) else 0
+        code = self.safeguards.without_change(self._answer_at_once(state))
+        if code is not None:
+            return code
         try:
             if state.leader == self.broker_id:
                 self._lead(state, now)
@@ -224,6 +211,17 @@ class Partition:
         self.check_invariants()
         self._repair(now)
         return StorageError.code if self.failed else 0
+
+    def _answer_at_once(self, state: LeaderAndIsrPartition) -> int | None:
+        """Return the answer to an order that changes no role; None: the role is to be taken."""
+        if state.leader_epoch < self.leader_epoch:
+            return FencedLeaderEpochError.code
+        if self.failed or not self.repair.may_take(state, self.broker_id, self.leader_epoch):
+            return StorageError.code
+        if state.leader_epoch > self.leader_epoch:
+            return None
+        leader = self.leader
+        return StorageError.code if leader and (leader.gives_way or self.log.damage) else 0
 
     def _lead(self, state: LeaderAndIsrPartition, now: float) -> None:
         log = self.log
@@ -250,9 +248,7 @@ class Partition:
             now=now,
             safeguards=self.safeguards,
         )
-        if not self.safeguards.count_current_epoch_fetches_only:
-            self.leader.remember(self._known_followers)
-            self._known_followers = self.leader.followers
+        self.safeguards.leads(self)
         self.leader_id, self.leader_epoch = self.broker_id, state.leader_epoch
         self.replicas = tuple(state.replicas)
         logger.info(
@@ -265,9 +261,7 @@ class Partition:
         self._advance_high_watermark()
 
     def _follow(self, state: LeaderAndIsrPartition) -> None:
-        if self.safeguards.truncate_to_high_watermark:
-            self.log.truncate_to(self.high_watermark)
-            self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+        self.safeguards.follows(self)
         was_leader = self.leader is not None
         self.leader = None
         self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
@@ -374,7 +368,7 @@ class Partition:
         leader.appended(log.log_end_offset, now)
         for reader in self._readers:
             reader.data_ready()
-        if log.synced_offset >= log.log_end_offset or not self._leader_counts_synced_only:
+        if self._counts_up_to() >= log.log_end_offset:
             self._on_synced(log.synced_offset)
         return append
 
@@ -392,10 +386,14 @@ class Partition:
 
     def when_synced(self, offset: int, callback: OffsetCallback) -> DelayedOperation | None:
         """Call back once this replica's own disk holds everything below ``offset``."""
-        if self.log.synced_offset >= offset or not self._leader_counts_synced_only:
+        if self._counts_up_to() >= offset:
             callback(0)
             return None
         return self._delayed_until_synced.watch(offset, callback)
+
+    def _counts_up_to(self) -> int:
+        log = self.log
+        return self.safeguards.leader_counts(log.synced_offset, log.log_end_offset)
 
     # ---- leader: followers
 
@@ -424,11 +422,11 @@ class Partition:
         diverging = None if lacking else self.divergence(position)
         if diverging is None:
             diverging = leader.resumed_divergence(replica_id, position.fetch_offset, empty=empty)
-        if diverging is not None and self.safeguards.ignore_diverging_fetches:
+        if self.safeguards.counts_nothing(diverging is not None):
             return diverging
         log = self.log
         offset = position.fetch_offset
-        if offset > log.log_end_offset and self.safeguards.truncate_on_divergence:
+        if self.safeguards.truncates(offset > log.log_end_offset):
             raise OffsetOutOfRangeError(f"offset {offset}, log ends at {log.log_end_offset}")
         leader.fetched(
             replica_id,
@@ -460,9 +458,7 @@ class Partition:
             raise OffsetOutOfRangeError(
                 f"offset {position.fetch_offset}, log starts at {self.log.log_start_offset}"
             )
-        if not self.safeguards.truncate_on_divergence:
-            return None
-        return divergence(self.log, position)
+        return divergence(self.log, position) if self.safeguards.truncates(True) else None
 
     def read_for_follower(self, offset: int, max_bytes: int) -> Buffer:
         """Return whole batches from ``offset`` to the log end."""
@@ -537,8 +533,7 @@ class Partition:
         leader = self.leader
         if leader is None:
             return
-        log = self.log
-        own = log.synced_offset if self._leader_counts_synced_only else log.log_end_offset
+        log, own = self.log, self._counts_up_to()
         min_isr = log.config.min_insync_replicas
         moved = leader.high_watermark(self.high_watermark, own, min_isr)
         if moved > self.high_watermark:
@@ -609,7 +604,8 @@ class Partition:
         log = self.log
         if log.producers.is_reading:
             return False  # the next batches are checked against them
-        return log.synced_offset >= log.log_end_offset or not self._follower_fetches_synced_only
+        end = log.log_end_offset
+        return self.safeguards.follower_names(log.synced_offset, end) >= end
 
     def position(self) -> FetchPosition:
         """Return where this follower stands, for its next fetch. A damaged log passes for an empty

@@ -103,37 +103,3 @@ class FollowerProgress:
             f"<FollowerProgress {self.replica_id} durable={self.durable_offset}"
             f" broker_epoch={self.broker_epoch}>"
         )
-
-
-class UnforgettingProgress(FollowerProgress):
-    """Fetches of older epochs count here too, which [K5] forbids: it is for tests only."""
-
-    __slots__ = ("_floor",)
-
-    def __init__(self, replica_id: int, *, in_sync: bool, leader_end: int, now: float) -> None:
-        super().__init__(replica_id, in_sync=in_sync, leader_end=leader_end, now=now)
-        self._floor = UNKNOWN_OFFSET
-
-    def remember(self, durable_offset: int) -> None:
-        """Count up to where it came in an older epoch."""
-        self._floor = self.durable_offset = durable_offset
-
-    def fetched(
-        self,
-        durable_offset: int,
-        *,
-        broker_epoch: int,
-        log_start_offset: int,
-        leader_end: int,
-        contact: Contact,
-        now: float,
-    ) -> None:
-        """Count the fetch as if the follower had never been truncated since."""
-        super().fetched(
-            max(durable_offset, self._floor),
-            broker_epoch=broker_epoch,
-            log_start_offset=log_start_offset,
-            leader_end=leader_end,
-            contact=contact,
-            now=now,
-        )

@@ -31,7 +31,7 @@ from oncelog_broker.replication.isr_sender import IsrSender
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import IsrPort, LeaderConnector, ReplicaConfig
 from oncelog_broker.replication.purgatory import Deadlines
-from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.replication.traffic import TrafficTable
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
@@ -102,7 +102,7 @@ class ReplicaManager:
         config: ReplicaConfig,
         isr_port: IsrPort,
         connector: LeaderConnector,
-        safeguards: Safeguards | None = None,
+        safeguards: Safeguards = SAFE,
         on_failure: Callable[[str, BaseException], None] | None = None,
         on_broken_replica: Callable[[], None] | None = None,
         is_known: Callable[[TopicPartition], bool] | None = None,
@@ -127,7 +127,7 @@ class ReplicaManager:
         self._entropy = entropy
         self._config = config
         self._connector = connector
-        self._safeguards = safeguards if safeguards is not None else Safeguards()
+        self._safeguards = safeguards
         self.isr_sender = IsrSender(isr_port, config, entropy)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._loops: dict[int, FetchLoop] = {}

@@ -1,89 +1,130 @@
-"""Rules of replication can be switched off here, so that tests prove that they are needed.
+"""The rules of replication without which records are lost, exposed or diverge are methods here.
 
-Production code never changes one: the default is the only safe value. Each switch names the rule of
-which it deprives the broker; a test that turns it must see records lost, exposed or divergent.
+Each is the safe decision, and the only one that the product has: most return what they are told, as
+it stands. Tests hand in others, to see that the loss is noticed: ``tests/unsafe`` has them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from oncelog_broker.log.safeguards import SAFE as SAFE_LOG
+from oncelog_broker.log.safeguards import LogSafeguards
+from oncelog_broker.replication.isr import IsrState
+from oncelog_protocol.identity import Identity
 
-from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 
-
-@dataclass(frozen=True, slots=True)
 class Safeguards:
-    """Every field at its default is Oncelog as it is meant to run."""
+    """It decides for the replicas of a broker, and names who decides for their logs."""
 
-    truncate_on_divergence: bool = True
-    """The leader tells a follower whose log took another turn where to truncate (KIP-101, KIP-279)
-    [K6]. Off: a follower goes on from its own end, whatever is there."""
+    __slots__ = ("log",)
 
-    truncate_to_high_watermark: bool = False
-    """On: a new follower first truncates its log to its own high watermark, as before KIP-101."""
+    def __init__(self, log: LogSafeguards = SAFE_LOG) -> None:
+        self.log = log
 
-    high_watermark_after_truncation: bool = True
-    """A diverging answer makes a follower truncate its log, and says nothing else (KAFKA-14704,
-    [B5]). Off: it brings the leader's offsets as any answer does, and they are applied before the
-    truncation."""
+    # ---- who is heard
 
-    fence_leader_epoch: bool = True
-    """A fetch is served only when both sides mean the same leader epoch (KIP-320, [K5])."""
+    def meant(self, identity: Identity) -> Identity:
+        """Return who is meant by a call, and who answers here. Nobody is served who meant another
+        broker or another cluster."""
+        return identity
 
-    check_broker_epoch: bool = True
-    """Neither orders to an earlier life of this broker nor fetches of an earlier life of a follower
-    are heeded (KIP-380, [K21], [K22])."""
+    def checks_askers(self, internal: bool) -> bool:
+        """Return whether brokers must say who they are, and speak for nobody else."""
+        return internal
 
-    check_identity: bool = True
-    """Nobody is served who meant another broker or another cluster, and brokers obey and believe
-    only who named them and itself. Off: whoever listens at an address is taken for who was meant.
-    """
+    def disbelieves(self, elected: bool) -> bool:
+        """Return whether a controller is refused, by whether the metadata store names it: one order
+        with a high controller epoch, forged or garbled, would make the broker deaf to all others.
+        """
+        return not elected
 
-    believe_elected_controllers: bool = True
-    """A controller is obeyed only when the metadata store names it. Off: one order with a high
-    controller epoch, forged or garbled, makes the broker deaf to every controller after it."""
+    def is_of_earlier_life(self, older: bool) -> bool:
+        """Return whether an order to this broker, or a fetch of a follower, is refused since its
+        broker epoch is older than one that is known (KIP-380, [K21], [K22])."""
+        return older
 
-    apply_newer_epochs_only: bool = True
-    """An order of the controller changes a role only with a higher leader epoch [Z4]."""
+    def fences(self, differs: bool) -> bool:
+        """Return whether a fetch is refused as both sides mean different leader epochs (KIP-320,
+        [K5])."""
+        return differs
 
-    count_maximal_isr: bool = True
-    """The high watermark waits for every replica that may be in the ISR, committed or proposed."""
+    def without_change(self, code: int | None) -> int | None:
+        """Return the answer to an order that changes no role. Only a higher leader epoch changes
+        one [Z4]."""
+        return code
 
-    hold_below_min_isr: bool = True
-    """The high watermark stands still while the ISR is smaller than min.insync.replicas [K18]."""
+    # ---- where logs part
 
-    count_current_epoch_fetches_only: bool = True
-    """The high watermark counts only what followers have fetched in the leader's own epoch [K5].
-    Off: a leader counts what it knew of them when it led last, as if they were not truncated
-    since."""
+    def truncates(self, diverges: bool) -> bool:
+        """Return whether a follower whose log took another turn is told where to truncate
+        (KIP-101, KIP-279) [K6]."""
+        return diverges
 
-    leader_counts_synced_only: bool = True
-    """The leader counts an offset of its own, and acknowledges it, only when its disk holds it."""
+    def follows(self, partition: object) -> None:
+        """Truncate nothing when a follower begins: its own high watermark may lag behind, so its
+        leader says where (KIP-101)."""
 
-    follower_fetches_synced_only: bool = True
-    """A follower names an offset to its leader only when its disk holds all below it."""
+    def diverging_answer(self, answer: object, partition: object) -> None:
+        """Add nothing to a diverging answer: the leader's offsets count after the truncation
+        (KAFKA-14704, [B5])."""
 
-    join_at_epoch_start: bool = True
-    """A follower joins the ISR only at or past the start of the leader's epoch [B1]."""
+    def diverges(self, partition: object, answer: object) -> None:
+        """Apply nothing of a diverging answer before the truncation [B5]."""
 
-    join_at_log_start: bool = True
-    """A follower joins the ISR only when its disk has forgotten what was deleted by request. Off:
-    should it lead next, deleted records are back."""
+    def counts_nothing(self, diverges: bool) -> bool:
+        """Return whether a fetch that is answered *diverging* says nothing about what the follower
+        holds [B6]."""
+        return diverges
 
-    ignore_diverging_fetches: bool = True
-    """A fetch that is answered *diverging* says nothing about what the follower holds [B6]."""
+    # ---- what is committed
 
-    lso_respects_transactions: bool = True
-    """Readers of committed records stop at the first undecided transaction [I15]. Off: at the high
-    watermark."""
+    def counted(self, state: IsrState) -> tuple[int, ...]:
+        """Return the replicas that the high watermark waits for: all that may be in the ISR,
+        committed or proposed."""
+        return state.maximal
 
-    list_from_epoch_start: bool = True
-    """A new leader tells where a partition ends only when its high watermark has come to where its
-    epoch began (KIP-207). Off: an end that was told before can be taken back."""
+    def holds(self, below_min_isr: bool) -> bool:
+        """Return whether the high watermark stands still as the ISR is smaller than
+        min.insync.replicas [K18]."""
+        return below_min_isr
 
-    give_way_when_stalled: bool = True
-    """A leader whose disk does not answer gives way to a follower that holds everything [I27]. Off:
-    it leads until its directory is given up."""
+    def leads(self, partition: object) -> None:
+        """Know nothing of the followers when a leader begins: what they fetched in an older epoch
+        may be truncated since [K5]."""
 
-    log: LogSafeguards = SAFE
-    """These are the safeguards of the log."""
+    def leader_counts(self, synced_offset: int, log_end_offset: int) -> int:
+        """Return up to where the leader counts its own log: as far as its disk holds it."""
+        return synced_offset
+
+    def follower_names(self, synced_offset: int, log_end_offset: int) -> int:
+        """Return up to where a follower may name offsets to its leader: as far as its disk holds
+        its log."""
+        return synced_offset
+
+    def join_offset(self, epoch_start_offset: int) -> int:
+        """Return where a follower must have come to join the ISR: the start of the leader's epoch
+        [B1]."""
+        return epoch_start_offset
+
+    def lacks_deletion(self, behind: bool) -> bool:
+        """Return whether a follower may not join as its disk has not forgotten what was deleted by
+        request: should it lead next, deleted records would be back."""
+        return behind
+
+    def last_stable(self, high_watermark: int, first_undecided: int) -> int:
+        """Return where readers of committed records stop: at the first undecided transaction
+        [I15]."""
+        return min(high_watermark, first_undecided)
+
+    def end_is_known(self, high_watermark: int, epoch_start_offset: int) -> bool:
+        """Return whether a new leader tells where a partition ends: once its high watermark has
+        come to where its epoch began (KIP-207), since an end must not be taken back."""
+        return high_watermark >= epoch_start_offset
+
+    def gives_way(self, stalled: bool) -> bool:
+        """Return whether a leader whose disk does not answer gives way to a follower that holds
+        everything [I27]."""
+        return stalled
+
+
+SAFE = Safeguards()
+"""A broker runs with these."""

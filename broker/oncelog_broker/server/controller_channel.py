@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.server.controller_port import ControllerPort
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.connection import ClientConnection
@@ -25,7 +26,7 @@ from oncelog_protocol.errors import (
     RebootstrapRequiredError,
     error_for,
 )
-from oncelog_protocol.identity import UNKNOWN, Identity
+from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.replication import (
     AlterPartitionItem,
@@ -55,8 +56,7 @@ RETRIED = (NotControllerError, RebootstrapRequiredError)
 
 class BrokerConnector:
     """It opens connections to other brokers' internal listeners, by the image: each names the
-    broker that is meant, its cluster and this one. ``check_identity`` is the safeguard of that
-    name."""
+    broker that is meant, its cluster and this one."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class BrokerConnector:
         image: MetadataImage,
         listener: str,
         *,
-        check_identity: bool = True,
+        safeguards: Safeguards = SAFE,
     ) -> None:
         self._broker_id = broker_id
         self._image = image
         self._listener = listener
-        self._check_identity = check_identity
+        self._safeguards = safeguards
         self._astray: dict[int, str] = {}
         """This was found last in place of a broker, by its id: it is said once, not at every
         attempt."""
@@ -83,7 +83,7 @@ class BrokerConnector:
         address = self._image.address(broker_id, self._listener)
         if address is None:
             raise ConnectionError(f"broker {broker_id} is not in the metadata")
-        meant = Identity(self._image.cluster_id, broker_id) if self._check_identity else UNKNOWN
+        meant = self._safeguards.meant(Identity(self._image.cluster_id, broker_id))
         machine = ClientConnection(
             f"broker-{self._broker_id}", reuse=True, meant=meant, own_broker_id=self._broker_id
         )

@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_protocol.errors import (
     BrokerNotAvailableError,
     NotControllerError,
@@ -39,11 +40,9 @@ class ControllerFence:
     """It knows the highest controller epoch seen, and the epoch of our registration (-1: none
     yet)."""
 
-    def __init__(self, *, elected: Elected | None = None, check_broker_epoch: bool = True) -> None:
-        """With ``elected`` None, whoever claims to be controller is believed.
-        ``check_broker_epoch`` is the safeguard of that name."""
+    def __init__(self, elected: Elected, safeguards: Safeguards = SAFE) -> None:
         self._elected = elected
-        self._check_broker_epoch = check_broker_epoch
+        self._safeguards = safeguards
         self._reading = asyncio.Lock()
         self.controller_epoch = -1
         self.broker_epoch = -1
@@ -58,18 +57,19 @@ class ControllerFence:
         :raises NotControllerError: the store knows nothing of that controller.
         :raises BrokerNotAvailableError: also: the store does not answer.
         """
-        if controller_epoch > self.controller_epoch and self._elected is not None:
+        if controller_epoch > self.controller_epoch:
             self._check_life(broker_epoch)
             async with self._reading:
                 if controller_epoch > self.controller_epoch:
-                    await self._learn(self._elected, controller_id, controller_epoch)
+                    await self._learn(controller_id, controller_epoch)
         self.check(controller_id, controller_epoch, broker_epoch)
 
-    async def _learn(self, elected: Elected, controller_id: int, controller_epoch: int) -> None:
-        found_id, found_epoch = await elected()
+    async def _learn(self, controller_id: int, controller_epoch: int) -> None:
+        found_id, found_epoch = await self._elected()
+        named = (found_id, found_epoch) == (controller_id, controller_epoch)
         if found_epoch > controller_epoch:
             self._take(found_id, found_epoch)
-        elif (found_id, found_epoch) != (controller_id, controller_epoch):
+        elif self._safeguards.disbelieves(named):
             logger.warning(
                 "controller_disbelieved",
                 controller_id=controller_id,
@@ -98,11 +98,10 @@ class ControllerFence:
             self._take(controller_id, controller_epoch)
 
     def _check_life(self, broker_epoch: int | None) -> None:
-        if not self._check_broker_epoch:
-            return
-        if self.broker_epoch < 0:
+        is_of_earlier_life = self._safeguards.is_of_earlier_life
+        if is_of_earlier_life(self.broker_epoch < 0):
             raise BrokerNotAvailableError("the broker has not registered yet")
-        if broker_epoch is not None and broker_epoch < self.broker_epoch:
+        if broker_epoch is not None and is_of_earlier_life(broker_epoch < self.broker_epoch):
             raise StaleBrokerEpochError(f"broker epoch {broker_epoch}, ours {self.broker_epoch}")
 
     def _take(self, controller_id: int, controller_epoch: int) -> None:

@@ -20,6 +20,7 @@ from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_protocol.errors import OncelogError, StorageError
 from oncelog_protocol.messages.admin import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -47,13 +48,12 @@ class GivingWay:
         replicas: ReplicaManager,
         calls: BrokerCalls,
         *,
-        when_stalled: bool = True,
+        safeguards: Safeguards = SAFE,
     ) -> None:
-        """``when_stalled`` is the safeguard ``Safeguards.give_way_when_stalled``."""
         self._logs = logs
         self._replicas = replicas
         self._calls = calls
-        self._when_stalled = when_stalled
+        self._safeguards = safeguards
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -85,7 +85,7 @@ class GivingWay:
     async def look_at_stall(self, log_dir: LogDir) -> None:
         """Give away the partitions that wait for this directory and are safe elsewhere, if it
         stalls."""
-        if log_dir.flusher.stalled_since is None or not self._when_stalled:
+        if not self._safeguards.gives_way(log_dir.flusher.stalled_since is not None):
             return
         partitions = self._replicas.partitions()
         for first in range(0, len(partitions), LEADERS_PER_TURN):

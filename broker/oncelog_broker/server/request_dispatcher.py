@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, Authorizer
 from oncelog_broker.server.connection import ResponseSlot
 from oncelog_broker.server.request import AsyncHandler, Handler, RequestContext
@@ -51,10 +52,10 @@ def refusal(request: Request | type[Request], code: int, message: str | None = N
 
 class RequestDispatcher:
     """It is the table of handlers. ``handlers`` answer at once or by callback, ``async_handlers``
-    in a supervised task of ``tasks``. ``check_identity`` is the safeguard of that name."""
+    in a supervised task of ``tasks``."""
 
     def __init__(
-        self, tasks: Tasks, authorizer: Authorizer, *, check_identity: bool = True
+        self, tasks: Tasks, authorizer: Authorizer, *, safeguards: Safeguards = SAFE
     ) -> None:
         self.ready = False
         """Until ``serve_clients``, clients get BROKER_NOT_AVAILABLE for everything but ApiVersions.
@@ -63,7 +64,7 @@ class RequestDispatcher:
         """All connections count here."""
         self._tasks = tasks
         self._authorizer = authorizer
-        self._check_identity = check_identity
+        self._safeguards = safeguards
         self._handlers: dict[int, Handler] = {}
         self._async_handlers: dict[int, AsyncHandler] = {}
 
@@ -120,7 +121,7 @@ class RequestDispatcher:
                 raise ClusterAuthorizationFailedError(
                     f"{type(request).__name__} is not served on listener {context.listener}"
                 )
-            if self._check_identity:
+            if self._safeguards.checks_askers(context.internal):
                 _check_introduction(context.introduction, request)
             if not self._authorizer.authorize(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
                 raise ClusterAuthorizationFailedError

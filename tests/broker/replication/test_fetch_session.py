@@ -12,7 +12,7 @@ from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.progress import UNKNOWN_OFFSET
 from oncelog_broker.replication.purgatory import Deadlines
-from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.safeguards import SAFE
 from oncelog_broker.replication.traffic import TopicTraffic
 from oncelog_protocol import schema
 from oncelog_protocol.errors import (
@@ -56,7 +56,7 @@ class Leader:
                 broker_id=1,
                 high_watermark=0,
                 owner=self,
-                safeguards=Safeguards(),
+                safeguards=SAFE,
                 traffic=TopicTraffic(),
             )
             self.lead(tp, 0)

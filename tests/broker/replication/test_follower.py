@@ -11,7 +11,7 @@ from oncelog_broker.log.clean_state import FROM_SCRATCH
 from oncelog_broker.log.compaction import hole
 from oncelog_broker.replication.follower import TRUNCATIONS_PER_TURN, FollowerMachine, FollowState
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.safeguards import SAFE
 from oncelog_broker.replication.traffic import TopicTraffic
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
@@ -61,7 +61,7 @@ class Follower:
             broker_id=2,
             high_watermark=0,
             owner=self,
-            safeguards=Safeguards(),
+            safeguards=SAFE,
             traffic=TopicTraffic(),
         )
         self.order(partition, 3)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from oncelog_broker.replication.leadership import REJOIN_DELAY_S, LeaderRole
 from oncelog_broker.replication.progress import Contact
-from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
     IneligibleReplicaError,
@@ -18,6 +18,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages.replication import AlterPartitionResult, IsrMember
 from oncelog_protocol.types import TopicPartition
+from unsafe.replication import without
 
 TP = TopicPartition("t", 0)
 EPOCH = 4
@@ -28,7 +29,7 @@ def role(
     isr: tuple[int, ...] = (1, 2, 3),
     replicas: tuple[int, ...] = (1, 2, 3),
     start: int = 0,
-    safeguards: Safeguards | None = None,
+    safeguards: Safeguards = SAFE,
     elr: tuple[int, ...] = (),
 ) -> LeaderRole:
     return LeaderRole(
@@ -40,7 +41,7 @@ def role(
         isr=isr,
         partition_epoch=8,
         now=0.0,
-        safeguards=safeguards or Safeguards(),
+        safeguards=safeguards,
         elr=elr,
     )
 
@@ -91,7 +92,7 @@ def test_it_stands_while_the_isr_is_too_small() -> None:
     leader = role(isr=(1,))
     assert leader.high_watermark(0, 100, 2) == 0
     assert leader.high_watermark(0, 100, 1) == 100
-    unsafe = role(isr=(1,), safeguards=Safeguards(hold_below_min_isr=False))
+    unsafe = role(isr=(1,), safeguards=without("hold_below_min_isr"))
     assert unsafe.high_watermark(0, 100, 2) == 100
 
 
@@ -168,7 +169,7 @@ def test_a_proposed_member_counts_before_the_controller_has_answered() -> None:
     fetch(leader, 3, 90)
     assert leader.propose_join(3, 80, 1.0)
     assert leader.high_watermark(80, 100, 1) == 90
-    unsafe = role(isr=(1, 2), safeguards=Safeguards(count_maximal_isr=False))
+    unsafe = role(isr=(1, 2), safeguards=without("count_maximal_isr"))
     fetch(unsafe, 2, 100)
     fetch(unsafe, 3, 90)
     assert unsafe.propose_join(3, 80, 1.0)
@@ -200,7 +201,7 @@ def test_joining_needs_a_fetch_in_this_epoch() -> None:
 
 
 def test_the_epoch_start_can_be_ablated() -> None:
-    leader = role(isr=(1, 2), start=100, safeguards=Safeguards(join_at_epoch_start=False))
+    leader = role(isr=(1, 2), start=100, safeguards=without("join_at_epoch_start"))
     fetch(leader, 3, 80)
     assert leader.propose_join(3, 80, 1.0)
 

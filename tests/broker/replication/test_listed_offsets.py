@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.replication.listed_offsets import FoundRecord, end_offset, first_at
-from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_protocol.errors import (
     CorruptMessageError,
     NotLeaderOrFollowerError,
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio
 LEVELS = tuple(IsolationLevel)
 
 
-def told_and_deposed(safeguards: Safeguards | None = None) -> Replicas:
+def told_and_deposed(safeguards: Safeguards = SAFE) -> Replicas:
     """Broker 1 has told that the log ends at 2. Broker 2, which holds both records and has heard of
     one high watermark, 1, leads now, and nobody has fetched from it."""
     group = Replicas(safeguards=safeguards)

@@ -10,8 +10,8 @@ from oncelog_broker.replication.progress import (
     UNKNOWN_OFFSET,
     Contact,
     FollowerProgress,
-    UnforgettingProgress,
 )
+from unsafe.replication import UnforgettingProgress
 
 LAG_S = 10.0
 
@@ -124,16 +124,12 @@ def test_caught_up_time_is_never_later_than_the_truth(
 
 def test_without_the_safeguard_older_epochs_are_remembered() -> None:
     """And nothing else changes: within the epoch it is a follower like any other."""
-    follower = UnforgettingProgress(2, in_sync=True, leader_end=0, now=0.0)
-    fetched: list[int] = []
-    for offset in (3, 1):
-        fetch(follower, offset, end=10, now=1.0)
-        fetched.append(follower.durable_offset)
-    follower.remember(5)
-    for offset in (1, 7, 2):
-        fetch(follower, offset, end=10, now=1.0)
-        fetched.append(follower.durable_offset)
-    assert fetched == [3, 1, 5, 7, 5]
+    fresh = FollowerProgress(2, in_sync=True, leader_end=0, now=0.0)
+    for floor, expected in ((UNKNOWN_OFFSET, [1, 7, 2]), (5, [5, 7, 5])):
+        follower = UnforgettingProgress(fresh, floor)
+        for offset, durable in zip((1, 7, 2), expected, strict=True):
+            fetch(follower, offset, end=10, now=1.0)
+            assert follower.durable_offset == durable
 
 
 def test_a_follower_held_what_it_holds_to_the_end_or_has_caught_up_with_since() -> None:

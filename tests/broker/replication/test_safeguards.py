@@ -12,7 +12,7 @@ import pytest
 
 from oncelog_broker.replication.ports import FetchPosition
 from oncelog_broker.replication.progress import Contact
-from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
     NotEnoughReplicasAfterAppendError,
@@ -20,6 +20,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.types import Acks
 from support.replicas import Replicas
+from unsafe.replication import without
 
 pytestmark = pytest.mark.asyncio
 
@@ -43,12 +44,12 @@ def kip_101_data_loss(safeguards: Safeguards) -> Replicas:
 
 
 async def test_kip_101_data_loss_does_not_happen() -> None:
-    group = kip_101_data_loss(Safeguards())
+    group = kip_101_data_loss(SAFE)
     assert group.lost() == []
 
 
 async def test_kip_101_data_loss_is_caught_when_followers_cut_to_their_high_watermark() -> None:
-    group = kip_101_data_loss(Safeguards(truncate_to_high_watermark=True))
+    group = kip_101_data_loss(without("truncate_to_high_watermark"))
     assert group.lost() == [b"m2"]
 
 
@@ -70,7 +71,7 @@ def kip_101_divergence(safeguards: Safeguards) -> Replicas:
 
 
 async def test_kip_101_divergence_does_not_happen() -> None:
-    group = kip_101_divergence(Safeguards())
+    group = kip_101_divergence(SAFE)
     assert not group.diverged()
     assert group.values(1) == [b"m1", b"m3", b"m4"]
     assert sorted(group.isr) == [1, 2]
@@ -78,7 +79,7 @@ async def test_kip_101_divergence_does_not_happen() -> None:
 
 
 async def test_kip_101_divergence_is_caught_when_nobody_is_told_to_cut() -> None:
-    group = kip_101_divergence(Safeguards(truncate_on_divergence=False))
+    group = kip_101_divergence(without("truncate_on_divergence"))
     assert group.diverged()
 
 
@@ -113,13 +114,13 @@ def two_elections_and_a_slow_follower(safeguards: Safeguards) -> Replicas:
 
 
 async def test_a_fetch_of_an_older_epoch_does_not_count() -> None:
-    group = two_elections_and_a_slow_follower(Safeguards())
+    group = two_elections_and_a_slow_follower(SAFE)
     assert group.acked == [b"a"]
     assert group.lost() == []
 
 
 async def test_losing_records_is_caught_when_epochs_are_not_fenced() -> None:
-    group = two_elections_and_a_slow_follower(Safeguards(fence_leader_epoch=False))
+    group = two_elections_and_a_slow_follower(without("fence_leader_epoch"))
     assert b"x" in group.acked
     assert b"x" in group.lost()
 
@@ -138,12 +139,12 @@ def a_join_whose_answer_is_lost(safeguards: Safeguards) -> Replicas:
 
 
 async def test_a_replica_that_may_be_in_the_isr_is_waited_for() -> None:
-    group = a_join_whose_answer_is_lost(Safeguards())
+    group = a_join_whose_answer_is_lost(SAFE)
     assert group.acked == []
 
 
 async def test_losing_records_is_caught_when_only_the_committed_isr_counts() -> None:
-    group = a_join_whose_answer_is_lost(Safeguards(count_maximal_isr=False))
+    group = a_join_whose_answer_is_lost(without("count_maximal_isr"))
     assert group.lost() == [b"x"]
 
 
@@ -164,13 +165,13 @@ def the_last_replica_standing(safeguards: Safeguards) -> Replicas:
 
 
 async def test_below_its_minimum_the_isr_commits_nothing() -> None:
-    group = the_last_replica_standing(Safeguards())
+    group = the_last_replica_standing(SAFE)
     assert group.acked == []
     assert group.failed == [(b"x", NotEnoughReplicasAfterAppendError.code)]
 
 
 async def test_losing_records_is_caught_when_the_minimum_is_ignored() -> None:
-    group = the_last_replica_standing(Safeguards(hold_below_min_isr=False))
+    group = the_last_replica_standing(without("hold_below_min_isr"))
     assert group.lost() == [b"x"]
 
 
@@ -193,20 +194,20 @@ def power_cut(safeguards: Safeguards, *unsynced: int) -> Replicas:
 
 @pytest.mark.parametrize("unsynced", [(1,), (2, 3)], ids=["leader", "followers"])
 async def test_what_is_acknowledged_survives_a_power_cut_of_all(unsynced: tuple[int, ...]) -> None:
-    group = power_cut(Safeguards(), *unsynced)
+    group = power_cut(SAFE, *unsynced)
     assert group.acked == []
 
 
 async def test_losing_records_is_caught_when_the_leader_counts_before_its_sync() -> None:
-    group = power_cut(Safeguards(leader_counts_synced_only=False), 1)
+    group = power_cut(without("leader_counts_synced_only"), 1)
     assert group.lost() == [b"x"]
-    assert power_cut(Safeguards(follower_fetches_synced_only=False), 1).acked == []
+    assert power_cut(without("follower_fetches_synced_only"), 1).acked == []
 
 
 async def test_losing_records_is_caught_when_followers_fetch_ahead_of_their_sync() -> None:
-    group = power_cut(Safeguards(follower_fetches_synced_only=False), 2, 3)
+    group = power_cut(without("follower_fetches_synced_only"), 2, 3)
     assert group.lost() == [b"x"]
-    assert power_cut(Safeguards(leader_counts_synced_only=False), 2, 3).acked == []
+    assert power_cut(without("leader_counts_synced_only"), 2, 3).acked == []
 
 
 def a_leader_that_comes_back(safeguards: Safeguards) -> Replicas:
@@ -231,13 +232,13 @@ def a_leader_that_comes_back(safeguards: Safeguards) -> Replicas:
 
 
 async def test_a_new_leader_knows_nothing_of_its_followers() -> None:
-    group = a_leader_that_comes_back(Safeguards())
+    group = a_leader_that_comes_back(SAFE)
     assert b"x" not in group.acked
     assert group.lost() == []
 
 
 async def test_losing_records_is_caught_when_fetches_of_older_epochs_count() -> None:
-    group = a_leader_that_comes_back(Safeguards(count_current_epoch_fetches_only=False))
+    group = a_leader_that_comes_back(without("count_current_epoch_fetches_only"))
     assert group.lost() == [b"x"]
 
 
@@ -265,12 +266,12 @@ def a_fetch_of_an_earlier_life(safeguards: Safeguards) -> Replicas:
 
 
 async def test_a_fetch_of_a_followers_earlier_life_does_not_count() -> None:
-    group = a_fetch_of_an_earlier_life(Safeguards())
+    group = a_fetch_of_an_earlier_life(SAFE)
     assert b"x" not in group.acked
 
 
 async def test_losing_records_is_caught_when_fetches_of_an_earlier_life_count() -> None:
-    group = a_fetch_of_an_earlier_life(Safeguards(check_broker_epoch=False))
+    group = a_fetch_of_an_earlier_life(without("check_broker_epoch"))
     assert b"x" in group.lost()
 
 
@@ -295,7 +296,7 @@ def a_cut_in_two_steps(safeguards: Safeguards) -> Replicas:
 
 
 async def test_a_follower_learns_what_is_committed_after_it_has_cut() -> None:
-    group = a_cut_in_two_steps(Safeguards())
+    group = a_cut_in_two_steps(SAFE)
     assert group.values(2) == [b"a", b"own-1", b"own-2"]
     assert group[2].partition.high_watermark <= 1
     group.replicate()
@@ -304,7 +305,7 @@ async def test_a_follower_learns_what_is_committed_after_it_has_cut() -> None:
 
 
 async def test_exposing_records_is_caught_when_a_diverging_answer_moves_the_watermark() -> None:
-    group = a_cut_in_two_steps(Safeguards(high_watermark_after_truncation=False))
+    group = a_cut_in_two_steps(without("high_watermark_after_truncation"))
     assert group.values(2) == [b"a", b"own-1", b"own-2"]
     assert group[2].partition.high_watermark == 3, "of its own records, which nobody committed"
     group.replicate()
@@ -332,13 +333,13 @@ def a_join_below_the_epoch_start(safeguards: Safeguards) -> Replicas:
 
 
 async def test_a_follower_joins_at_the_start_of_the_epoch() -> None:
-    group = a_join_below_the_epoch_start(Safeguards())
+    group = a_join_below_the_epoch_start(SAFE)
     assert group.leader_id == 2
     assert group.lost() == []
 
 
 async def test_losing_records_is_caught_when_followers_join_too_early() -> None:
-    group = a_join_below_the_epoch_start(Safeguards(join_at_epoch_start=False))
+    group = a_join_below_the_epoch_start(without("join_at_epoch_start"))
     assert group.leader_id == 3
     assert group.lost() == [b"a", b"b", b"c"]
 
@@ -358,7 +359,7 @@ def a_diverging_member(safeguards: Safeguards) -> Replicas:
 
 
 async def test_a_diverging_fetch_says_nothing_about_what_is_held() -> None:
-    group = a_diverging_member(Safeguards())
+    group = a_diverging_member(SAFE)
     assert group.acked == [b"a"]
     group.replicate()
     assert group.acked == [b"a", b"new-1", b"new-2"]
@@ -366,7 +367,7 @@ async def test_a_diverging_fetch_says_nothing_about_what_is_held() -> None:
 
 
 async def test_acknowledging_too_early_is_caught_when_diverging_fetches_count() -> None:
-    group = a_diverging_member(Safeguards(ignore_diverging_fetches=False))
+    group = a_diverging_member(without("ignore_diverging_fetches"))
     assert group.acked == [b"a", b"new-1", b"new-2"]
     assert group.values(1) == [b"a"]  # acknowledged by both, held by one
 
@@ -381,7 +382,7 @@ def a_late_order(safeguards: Safeguards) -> Replicas:
 
 
 async def test_a_late_order_changes_nothing() -> None:
-    group = a_late_order(Safeguards())
+    group = a_late_order(SAFE)
     assert group[3].partition.leader_id == 2
     assert group.deliver(group.elect(2, to=[]), 3) == 0
     late = group.elect(2, to=[])
@@ -390,5 +391,5 @@ async def test_a_late_order_changes_nothing() -> None:
 
 
 async def test_following_a_deposed_leader_is_caught_when_late_orders_are_applied() -> None:
-    group = a_late_order(Safeguards(apply_newer_epochs_only=False))
+    group = a_late_order(without("apply_newer_epochs_only"))
     assert group[3].partition.leader_id == 1

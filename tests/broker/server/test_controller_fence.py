@@ -13,10 +13,12 @@ from oncelog_protocol.errors import (
     StaleBrokerEpochError,
     StaleControllerEpochError,
 )
+from support.fence import OpenFence
+from unsafe.replication import without
 
 
 def test_controller_epochs_only_grow() -> None:
-    fence = ControllerFence()
+    fence = OpenFence()
     fence.registered(0)
     fence.check(1, 5, 0)
     fence.check(1, 5, 0)
@@ -28,7 +30,7 @@ def test_controller_epochs_only_grow() -> None:
 
 def test_an_order_for_an_earlier_life_is_refused_a_later_one_obeyed() -> None:
     """It is KIP-380 and KAFKA-9839."""
-    fence = ControllerFence()
+    fence = OpenFence()
     fence.registered(100)
     fence.check(1, 1, 100)
     fence.check(1, 1, 101)
@@ -39,7 +41,7 @@ def test_an_order_for_an_earlier_life_is_refused_a_later_one_obeyed() -> None:
 
 def test_before_it_has_registered_a_broker_obeys_nobody() -> None:
     """It may be for its earlier life, whose leaderships the broker must not take up again."""
-    fence = ControllerFence()
+    fence = OpenFence()
     with pytest.raises(BrokerNotAvailableError):
         fence.check(1, 5, 100)
     assert fence.controller_epoch == -1
@@ -49,7 +51,7 @@ def test_obeying_an_order_for_an_earlier_life_is_caught_when_broker_epochs_are_n
     None
 ):
     """A delayed StopReplica would delete the replica that was made since."""
-    fence = ControllerFence(check_broker_epoch=False)
+    fence = OpenFence(without("check_broker_epoch"))
     fence.check(1, 5, 100)
     fence.registered(200)
     fence.check(1, 5, 100)
@@ -74,7 +76,7 @@ class Store:
 
 
 def asking(store: Store) -> ControllerFence:
-    fence = ControllerFence(elected=store.elected)
+    fence = ControllerFence(store.elected)
     fence.registered(100)
     return fence
 

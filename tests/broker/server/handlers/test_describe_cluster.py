@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.server.authorizer import AllowAllAuthorizer
-from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.handlers.describe_cluster import DescribeClusterHandler
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.errors import ClusterAuthorizationFailedError
@@ -14,6 +13,7 @@ from oncelog_protocol.messages.metadata import (
     DescribeClusterRequest,
     ListenerAddress,
 )
+from support.fence import OpenFence
 from support.server import DenyAll, answer
 
 
@@ -27,7 +27,7 @@ def test_every_broker_with_every_listener() -> None:
 
 
 def test_of_its_own_epoch_a_broker_knows_before_any_controller_says_so() -> None:
-    image, fence = MetadataImage("c"), ControllerFence()
+    image, fence = MetadataImage("c"), OpenFence()
     handler = DescribeClusterHandler(image, AllowAllAuthorizer(), 3, fence)
     assert answer(handler, DescribeClusterRequest()).brokers == []
     fence.registered(40)

@@ -7,12 +7,12 @@ from typing import cast
 import pytest
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.handlers.leader_and_isr import LeaderAndIsrHandler
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest, ReplicaResult
+from support.fence import OpenFence
 from support.server import make_context
 
 
@@ -35,7 +35,7 @@ def order(controller_epoch: int, broker_epoch: int) -> LeaderAndIsrRequest:
 
 @pytest.mark.asyncio
 async def test_orders_are_fenced_and_brokers_are_known_before_they_are_applied() -> None:
-    image, fence = MetadataImage("c"), ControllerFence()
+    image, fence = MetadataImage("c"), OpenFence()
     replicas = Replicas(image)
     handler = LeaderAndIsrHandler(fence, image, cast(ReplicaManager, replicas))
     fence.registered(10)

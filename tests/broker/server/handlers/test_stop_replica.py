@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.handlers.stop_replica import StopReplicaHandler
 from oncelog_protocol.errors import StaleControllerEpochError
 from oncelog_protocol.messages.replication import ReplicaResult, StopPartition, StopReplicaRequest
+from support.fence import OpenFence
 from support.server import make_context
 
 
@@ -21,7 +21,7 @@ class Replicas:
 
 @pytest.mark.asyncio
 async def test_an_order_of_a_deposed_controller_stops_nothing() -> None:
-    fence = ControllerFence()
+    fence = OpenFence()
     fence.registered(1)
     handler = StopReplicaHandler(fence, cast(ReplicaManager, Replicas()))
     request = StopReplicaRequest(1, 3, 1, [StopPartition("t", "id", 0, 2, True)])

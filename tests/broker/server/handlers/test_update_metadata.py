@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
@@ -18,6 +17,7 @@ from oncelog_protocol.messages.replication import (
     TopicOverrides,
     UpdateMetadataRequest,
 )
+from support.fence import OpenFence
 from support.server import make_context
 
 
@@ -34,7 +34,7 @@ class Replicas:
 
 @pytest.mark.asyncio
 async def test_configs_reach_the_replicas_once() -> None:
-    image, fence, replicas = MetadataImage("c"), ControllerFence(), Replicas()
+    image, fence, replicas = MetadataImage("c"), OpenFence(), Replicas()
     fence.registered(5)
     settings: list[list[BrokerOverrides]] = []
     handler = UpdateMetadataHandler(fence, image, cast(ReplicaManager, replicas), settings.append)
@@ -54,7 +54,7 @@ async def test_configs_reach_the_replicas_once() -> None:
 
 @pytest.mark.asyncio
 async def test_settings_of_brokers_are_taken_and_stay_until_others_come() -> None:
-    image, fence, replicas = MetadataImage("c"), ControllerFence(), Replicas()
+    image, fence, replicas = MetadataImage("c"), OpenFence(), Replicas()
     fence.registered(5)
     taken: list[list[BrokerOverrides]] = []
     handler = UpdateMetadataHandler(fence, image, cast(ReplicaManager, replicas), taken.append)
