@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import crc32c
-
 from oncelog import Admin, Producer
 from oncelog_bench.offsets import make_topic
-from oncelog_protocol.records.batch import iter_headers
 
 UNBOUND = {
     "log_cleaner_backoff_ms": "100",
@@ -31,7 +28,6 @@ BESIDE = {"log_cleaner_backoff_ms": "100"}
 
 VALUE_BYTES = 1000
 SEGMENT_BYTES = 16 * 1024 * 1024
-CRC_FROM = 21
 QUIET_S = 1.0
 """So long nothing changes: the cleaner is through."""
 
@@ -83,20 +79,6 @@ def log_files(directory: Path) -> dict[str, int]:
 def is_at_work(directory: Path) -> bool:
     """Return whether the cleaner has a segment in hand."""
     return any(directory.glob("*.cleaned")) or any(directory.glob("*.swap"))
-
-
-def read_raw(directory: Path) -> float:
-    """Return the MB/s of reading the bytes and checking every batch's CRC, without a broker."""
-    began = time.perf_counter()
-    size = 0
-    for path in sorted(directory.glob("*.log")):
-        data = memoryview(path.read_bytes())
-        for position, header in iter_headers(data):
-            body = data[position + CRC_FROM : position + header.size_bytes]
-            if crc32c.crc32c(body) != header.crc:
-                raise RuntimeError(f"{path}: wrong CRC")
-            size += header.size_bytes
-    return size / (time.perf_counter() - began) / 1e6
 
 
 async def compact(bootstrap: str, topic: str, directory: Path) -> Cleaning:

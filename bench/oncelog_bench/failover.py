@@ -10,7 +10,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from oncelog import Admin, Consumer, Delivery, HistoryRecorder, Producer, TopicPartition
+from oncelog import (
+    Admin,
+    Consumer,
+    Delivery,
+    HistoryRecorder,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
 from oncelog.history_events import HistoryEvent
 from oncelog_bench.cluster import BenchCluster
 
@@ -112,6 +120,13 @@ async def _lead_with_controller(cluster: BenchCluster, admin: Admin, topic: str)
         await asyncio.to_thread(cluster.restart)
         await wait_isr(admin, topic, len(cluster.broker_ids))
     raise RuntimeError("the controller never came to lead the topic")
+
+
+async def make_topic(bootstrap: str, topic: NewTopic) -> None:
+    """Create a topic, and wait until all of its replicas are in sync."""
+    async with Admin(bootstrap) as admin:
+        (await admin.create_topics([topic], timeout_ms=60_000)).raise_for_errors()
+        await wait_isr(admin, topic.topic, topic.replication_factor)
 
 
 async def wait_isr(admin: Admin, topic: str, size: int, *, timeout_s: float = 60) -> None:

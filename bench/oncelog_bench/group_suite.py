@@ -44,14 +44,12 @@ HEARTBEATS_MS = (3000, 300)
 
 def run(report: Report, scale: GroupScale, wanted: Callable[[str], bool], home: Path) -> None:
     """Measure the groups "offsets", "rebalance", "load" and "compaction", if wanted."""
-    if wanted("offsets"):
-        _offsets(report, scale, home)
-    if wanted("rebalance"):
-        _rebalance(report, scale, home)
-    if wanted("load"):
-        _load(report, scale, home)
-    if wanted("compaction"):
-        _compaction(report, scale, home)
+    works = {
+        "offsets": _offsets, "rebalance": _rebalance, "load": _load, "compaction": _compaction,
+    }  # fmt: skip
+    for group, work in works.items():
+        if wanted(group):
+            work(report, scale, home)
 
 
 def _offsets(report: Report, scale: GroupScale, home: Path) -> None:
@@ -80,9 +78,9 @@ def _offsets(report: Report, scale: GroupScale, home: Path) -> None:
             }
             values = {"commit": by_hand, "fetch offsets": [r * 1e6 / len(batch) for r in raw]}
             for verb, rates in taken.items():
-                theirs = report.add(beside[verb], values[verb], "req/s")
+                report.add(beside[verb], values[verb], "req/s")
                 what = f"{verb}, {scale.groups} groups, {partitions} partitions each, RF 3"
-                _offset_rows(report, what, partitions, rates, beside[verb], theirs)
+                _offset_rows(report, what, partitions, rates, beside[verb])
         alone = [
             uvloop.run(offsets.consumer_commits(where, topic, seconds=scale.seconds))
             for _ in range(scale.repeats)
@@ -91,15 +89,10 @@ def _offsets(report: Report, scale: GroupScale, home: Path) -> None:
 
 
 def _offset_rows(
-    report: Report,
-    name: str,
-    partitions: int,
-    rates: list[offsets.Rates],
-    against: str,
-    their_value: float,
+    report: Report, name: str, partitions: int, rates: list[offsets.Rates], against: str
 ) -> None:
     requests = [rate.requests for rate in rates]
-    report.add(name, requests, "req/s", against=against, their_value=their_value)
+    report.add(name, requests, "req/s", against=against)
     report.add(f"{name}, offsets", [rate * partitions for rate in requests], "offsets/s")
     report.add(f"{name}, p99", [quantile(rate.latencies_ms, 0.99) for rate in rates], "ms")
 
@@ -137,14 +130,9 @@ def _rebalance_rows(report: Report, what: str, found: list[rebalance.Rebalance])
     report.add(f"{what}: partitions that moved to it", [f.moved for f in found], "partitions")
     for label, mark in (("p50", 0.5), ("p99", 0.99), ("worst", 1.0)):
         name = f"{what}: records late in quiet, {label}"
-        quiet = report.add(name, [quantile(f.quiet, mark) for f in found], "ms")
-        report.add(
-            f"{what}: of partitions that stay, {label}",
-            [quantile(f.staying, mark) for f in found],
-            "ms",
-            against=name,
-            their_value=quiet,
-        )
+        report.add(name, [quantile(f.quiet, mark) for f in found], "ms")
+        staying = [quantile(f.staying, mark) for f in found]
+        report.add(f"{what}: of partitions that stay, {label}", staying, "ms", against=name)
 
 
 def _load(report: Report, scale: GroupScale, home: Path) -> None:
@@ -167,13 +155,13 @@ def _load(report: Report, scale: GroupScale, home: Path) -> None:
             loads.append(asyncio.run(coordinator_load.restart(cluster, topic, last)))
             files = coordinator_load.offsets_files(cluster)
             size = sum(path.stat().st_size for path in files)
-            raw.append(coordinator_load.read_raw(files))
-            decoded.append(coordinator_load.decode_raw(files)[0])
+            raw.append(baseline.read_raw(files)[0])
+            decoded.append(coordinator_load.decode_raw(files))
     bytes_read = f"reading the same {size / 1e6:.0f} MB, CRC"
     theirs = report.add(bytes_read, raw, "s")
-    keys = report.add(f"{bytes_read}, keys and values", decoded, "s")
+    report.add(f"{bytes_read}, keys and values", decoded, "s")
     name = f"coordinator loads {count:,} offsets"
-    report.add(name, loads, "s", against=f"{bytes_read}, keys and values", their_value=keys)
+    report.add(name, loads, "s", against=f"{bytes_read}, keys and values")
     report.add(
         f"{name}, MB/s",
         [size / 1e6 / load for load in loads if load],
@@ -191,13 +179,14 @@ def _compaction(report: Report, scale: GroupScale, home: Path) -> None:
     with BenchCluster(home / "compaction", brokers=1, configs=compaction.UNBOUND) as cluster:
         for turn in range(scale.repeats):
             directory = _prepare(cluster, f"dirty-{turn}", scale)
-            raw.append(compaction.read_raw(directory))
+            seconds, size_bytes = baseline.read_raw(sorted(directory.glob("*.log")))
+            raw.append(size_bytes / seconds / 1e6)
             done = uvloop.run(compaction.compact(cluster.bootstrap, f"dirty-{turn}", directory))
             rates.append(done.bytes_before / done.seconds / 1e6)
             left.append(done.bytes_after / done.bytes_before * 100)
     name = "reading the same bytes, CRC"
-    theirs = report.add(name, raw, "MB/s")
-    report.add("compaction, 1 KB values, unbound", rates, "MB/s", against=name, their_value=theirs)
+    report.add(name, raw, "MB/s")
+    report.add("compaction, 1 KB values, unbound", rates, "MB/s", against=name)
     report.add("size after compaction", left, "%")
     _compaction_beside(report, scale, home)
 
@@ -234,5 +223,5 @@ def _compaction_beside(report: Report, scale: GroupScale, home: Path) -> None:
             uvloop.run(both(cluster.bootstrap, f"dirty-{turn}", directory))
     report.add("compaction by default settings, beside a producer", rates, "MB/s")
     name = f"produce p99 at {PRODUCE_RATE} rec/s, no compaction"
-    theirs = report.add(name, quiet, "ms")
-    report.add("the same beside compaction", beside, "ms", against=name, their_value=theirs)
+    report.add(name, quiet, "ms")
+    report.add("the same beside compaction", beside, "ms", against=name)

@@ -32,8 +32,6 @@ from oncelog_runtime.channel import RequestChannel
 
 TIMEOUT_S = 30.0
 REPLICAS = 3
-NOT_YET = frozenset({14, 15, 16})
-"""The coordinator is being found, or still loads."""
 
 MakeRequest = Callable[[str, int], Request]
 """It makes the request of a group and a number that grows."""

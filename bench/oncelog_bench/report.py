@@ -26,11 +26,6 @@ class ReportRow:
     ratio: float | None = None
 
 
-def median(values: Sequence[float]) -> float:
-    """Return the median of at least one value."""
-    return float(statistics.median(values))
-
-
 def quantile(values: Sequence[float], fraction: float) -> float:
     """Return the value below which ``fraction`` of the values lie (nearest rank)."""
     ordered = sorted(values)
@@ -60,8 +55,13 @@ class Report:
         against: str | None = None,
         their_value: float | None = None,
     ) -> float:
-        """Add the median of ``values``; returns it."""
-        value = median(values)
+        """Add the median of ``values``; returns it.
+
+        :param against: the row that it is set beside, with ``their_value`` where units differ.
+        """
+        value = float(statistics.median(values))
+        if their_value is None and against is not None:
+            their_value = self.value(against)
         ratio = None if their_value is None else better_by(value, their_value, unit)
         row = ReportRow(name, value, unit, against if ratio is not None else None, ratio)
         self.rows.append(row)

@@ -7,7 +7,7 @@ them. Executors import this module by its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -70,14 +70,16 @@ class Rows(InputPartition):
             yield whole.slice(0, min(BATCH_ROWS, count - first))
 
 
-class _StubReader(DataSourceReader):
-    def __init__(self, rows: int, value_bytes: int) -> None:
-        self._rows = rows
-        self._value_bytes = value_bytes
+class _Prebuilt:
+    """Tables and streams of prebuilt rows have this in common."""
 
-    def partitions(self) -> list[InputPartition]:
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._rows = int(options["rows"])
+        self._value_bytes = int(options["valuebytes"])
+
+    def _shared_out(self, rows: int) -> list[InputPartition]:
         """Return one partition for each core."""
-        return [Rows(self._rows // PARTITIONS, self._value_bytes)] * PARTITIONS
+        return [Rows(rows // PARTITIONS, self._value_bytes)] * PARTITIONS
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of a partition, in an executor."""
@@ -85,12 +87,13 @@ class _StubReader(DataSourceReader):
         return partition.batches()
 
 
-class _StreamReader(DataSourceStreamReader):
-    """Rows come as time goes by: each look finds so many more."""
+class _StubReader(_Prebuilt, DataSourceReader):
+    def partitions(self) -> list[InputPartition]:
+        return self._shared_out(self._rows)
 
-    def __init__(self, rows: int, value_bytes: int) -> None:
-        self._rows = rows
-        self._value_bytes = value_bytes
+
+class _StreamReader(_Prebuilt, DataSourceStreamReader):
+    """Rows come as time goes by: each look finds so many more."""
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return an offset of nothing yet."""
@@ -101,14 +104,7 @@ class _StreamReader(DataSourceStreamReader):
         return {"rows": start["rows"] + self._rows}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """Return one partition for each core."""
-        share = (end["rows"] - start["rows"]) // PARTITIONS
-        return [Rows(share, self._value_bytes)] * PARTITIONS
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a partition, in an executor."""
-        assert isinstance(partition, Rows)
-        return partition.batches()
+        return self._shared_out(end["rows"] - start["rows"])
 
 
 class PrebuiltSource(DataSource):
@@ -128,29 +124,27 @@ class PrebuiltSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Return a reader of a table of ``rows`` rows."""
-        return _StubReader(int(self.options["rows"]), int(self.options["valuebytes"]))
+        return _StubReader(self.options)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a reader of ``rows`` more at each look."""
-        return _StreamReader(int(self.options["rows"]), int(self.options["valuebytes"]))
+        return _StreamReader(self.options)
 
 
-def _drop(batches: Iterator[Any]) -> WriterCommitMessage:
-    for _ in batches:
-        pass
-    return WriterCommitMessage()
-
-
-class _StubWriter(DataSourceArrowWriter):
+class _Dropping:
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Drop the rows, in an executor."""
-        return _drop(iterator)
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
 
 
-class _StreamWriter(DataSourceStreamArrowWriter):
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Drop the rows, in an executor."""
-        return _drop(iterator)
+class _StubWriter(_Dropping, DataSourceArrowWriter):
+    """A table's rows are dropped."""
+
+
+class _StreamWriter(_Dropping, DataSourceStreamArrowWriter):
+    """A stream's rows are dropped."""
 
 
 class DiscardSink(DataSource):

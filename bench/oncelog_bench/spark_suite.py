@@ -74,14 +74,8 @@ class SparkBench:
 
     def run(self, only: frozenset[str]) -> None:
         """Measure the groups of ``only`` (all where it is empty)."""
-        works = {
-            "source": self._source,
-            "sink": self._sink,
-            "stream": self._stream,
-            "transactions": self._transactions,
-            "latency": self._latency,
-        }
-        for group, work in works.items():
+        works = (self._source, self._sink, self._stream, self._transactions, self._latency)
+        for group, work in zip(GROUPS, works, strict=True):
             if not only or group in only:
                 work()
 
@@ -145,12 +139,9 @@ class SparkBench:
 
     def _add_against_first(self, values: dict[str, list[float]], unit: str) -> None:
         baseline = next(iter(values))
-        theirs: float | None = None
         for name, taken in values.items():
-            if theirs is None:
-                theirs = self._report.add(name, taken, unit)
-            else:
-                self._report.add(name, taken, unit, against=baseline, their_value=theirs)
+            against = None if name == baseline else baseline
+            self._report.add(name, taken, unit, against=against)
 
     def _save(self, rows: int, form: str, options: dict[str, str]) -> None:
         frame = self._spark.range(0, rows, 1, PARTITIONS).selectExpr(
@@ -174,12 +165,7 @@ class SparkBench:
         rates: list[float] = []
         cpu: list[float] = []
         for _ in range(scale.repeats):
-            target = self._topic()
-            spent = cpu_seconds(self._processes)
-            rates += self._copy(source, target, scale.stream_batch, {})
-            taken = cpu_seconds(self._processes) - spent
-            cpu.append(taken / scale.stream_rows * 1e6)
-            self._drop(target)
+            rates += self._copied(source, scale.stream_rows, scale.stream_batch, {}, cpu)
         name = f"topic to topic, exactly once, micro-batches of {scale.stream_batch:,}"
         self._report.add(name, rates, "rows/s")
         self._report.add(f"{name}, CPU", cpu, CPU_UNIT)
@@ -197,15 +183,24 @@ class SparkBench:
         cpu: dict[str, list[float]] = {f"{name}, CPU": [] for name in kinds}
         for turn in range(scale.repeats):
             for name in list(kinds)[:: -1 if turn % 2 else 1]:
-                target = self._topic()
-                spent = cpu_seconds(self._processes)
-                rates[name] += self._copy(source, target, scale.txn_batch, kinds[name])
-                taken = cpu_seconds(self._processes) - spent
-                cpu[f"{name}, CPU"].append(taken / scale.txn_rows * 1e6)
-                self._drop(target)
+                taken = cpu[f"{name}, CPU"]
+                rates[name] += self._copied(
+                    source, scale.txn_rows, scale.txn_batch, kinds[name], taken
+                )
         self._add_against_first(rates, "rows/s")
         self._add_against_first(cpu, CPU_UNIT)
         self._drop(source)
+
+    def _copied(
+        self, source: str, rows: int, batch: int, sink_options: dict[str, str], cpu: list[float]
+    ) -> list[float]:
+        """Return the rates of copying to a fresh topic; ``cpu`` takes the CPU of a million rows."""
+        target = self._topic()
+        spent = cpu_seconds(self._processes)
+        rates = self._copy(source, target, batch, sink_options)
+        cpu.append((cpu_seconds(self._processes) - spent) / rows * 1e6)
+        self._drop(target)
+        return rates
 
     def _copy(
         self, source: str, target: str, batch: int, sink_options: dict[str, str]
@@ -213,14 +208,9 @@ class SparkBench:
         """Return the rates of the micro-batches of one query that reads a topic to its end."""
         reading = {**self._reading(source), "maxOffsetsPerTrigger": str(batch)}
         frame = self._spark.readStream.format("oncelog").options(**reading).load()
-        query = (
-            frame.select("key", "value", "partition")
-            .writeStream.format("oncelog")
-            .options(**self._writing(target), **sink_options)
-            .option("checkpointLocation", str(self._home / f"checkpoint-{next(self._numbers)}"))
-            .trigger(availableNow=True)
-            .start()
-        )
+        frame = frame.select("key", "value", "partition")
+        writing = {**self._writing(target), **sink_options}
+        query = self._started(frame, "oncelog", writing, availableNow=True)
         assert query.awaitTermination(WITHIN_S), f"{source} to {target} takes too long"
         done = [p for p in query.recentProgress if p.numInputRows]
         assert sum(p.numInputRows for p in done) > 0, "no progress was kept"
@@ -229,6 +219,13 @@ class SparkBench:
             for p in done[1:]
             if p.numInputRows >= batch // 2
         ]
+
+    def _started(self, frame: Any, form: str, options: dict[str, str], **trigger: Any) -> Any:
+        """Start a query with a checkpoint of its own."""
+        writer = frame.writeStream.format(form).options(**options)
+        checkpoint = self._home / f"checkpoint-{next(self._numbers)}"
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        return (writer.trigger(**trigger) if trigger else writer).start()
 
     # ---- latency
 
@@ -246,24 +243,15 @@ class SparkBench:
 
         ours = self._small(read.load(), "oncelog", self._writing(target), feed)
         whole = "small micro-batches, PySpark with stubs, triggerExecution"
-        theirs = self._report.add(whole, own["triggerExecution"], "ms")
-        name = "small micro-batches, topic to topic exactly once, "
-        self._report.add(
-            f"{name}triggerExecution",
-            ours["triggerExecution"],
-            "ms",
-            against=whole,
-            their_value=theirs,
-        )
+        self._report.add(whole, own["triggerExecution"], "ms")
+        name = "small micro-batches, topic to topic exactly once, triggerExecution"
+        self._report.add(name, ours["triggerExecution"], "ms", against=whole)
         for part in ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets"):
             self._report.add(f"PySpark with stubs: {part}", own[part], "ms")
             self._report.add(f"topic to topic exactly once: {part}", ours[part], "ms")
         for mark in (0.5, 0.99):
-            self._report.add(
-                f"from send to what a committed reader gets, p{mark * 100:g}",
-                [quantile(late, mark)],
-                "ms",
-            )
+            name = f"from send to what a committed reader gets, p{mark * 100:g}"
+            self._report.add(name, [quantile(late, mark)], "ms")
         for topic in (source, target):
             self._drop(topic)
 
@@ -274,13 +262,7 @@ class SparkBench:
 
         The first five, in which workers start, are left out.
         """
-        query = (
-            frame.select("key", "value")
-            .writeStream.format(form)
-            .options(**options)
-            .option("checkpointLocation", str(self._home / f"checkpoint-{next(self._numbers)}"))
-            .start()
-        )
+        query = self._started(frame.select("key", "value"), form, options)
         try:
             feed(query)
             done = [p for p in query.recentProgress if p.numInputRows][5:]

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
-from oncelog import Admin, NewTopic
+from oncelog import NewTopic
 from oncelog_bench import (
     baseline,
     command,
@@ -30,6 +28,7 @@ from oncelog_bench import (
 )
 from oncelog_bench.cluster import BenchCluster
 from oncelog_bench.report import Report, quantile
+from oncelog_bench.throughput import Work
 
 CONSUMERS = {
     "by record": throughput.consume_each,
@@ -61,11 +60,7 @@ COMMAND_REPEATS = 11
 
 
 def run(
-    report: Report,
-    scale: Scale,
-    only: frozenset[str],
-    *,
-    history: failover.Sink | None = None,
+    report: Report, scale: Scale, only: frozenset[str], *, history: failover.Sink | None = None
 ) -> None:
     """Measure every group of ``only`` (all where it is empty) into ``report``.
 
@@ -107,12 +102,7 @@ def _records(scale: Scale, size: int, *, each: bool) -> int:
     return max(50_000, count // 50_000 * 50_000)
 
 
-def _on_topic(
-    cluster: BenchCluster,
-    replication_factor: int,
-    flush: str,
-    work: Callable[[str, str], Coroutine[Any, Any, float]],
-) -> float:
+def _on_topic(cluster: BenchCluster, replication_factor: int, flush: str, work: Work) -> float:
     """Run ``work(bootstrap, topic)`` on a fresh topic that is dropped afterwards."""
 
     async def whole() -> float:
@@ -128,22 +118,14 @@ def _on_topic(
     return uvloop.run(whole())
 
 
-def _many(
-    scale: Scale, size: int, acks: throughput.Acks
-) -> Callable[[str, str], Coroutine[Any, Any, float]]:
+def _many(scale: Scale, size: int, acks: throughput.Acks) -> Work:
     count = _records(scale, size, each=False)
-    return lambda bootstrap, topic: throughput.produce_many(
-        bootstrap, topic, size=size, count=count, acks=acks, batch_size=throughput.BATCH_BYTES
-    )
+    return partial(throughput.produce_many, size=size, count=count, acks=acks)
 
 
-def _each(
-    scale: Scale, size: int, acks: throughput.Acks
-) -> Callable[[str, str], Coroutine[Any, Any, float]]:
+def _each(scale: Scale, size: int, acks: throughput.Acks) -> Work:
     count = _records(scale, size, each=True)
-    return lambda bootstrap, topic: throughput.produce_each(
-        bootstrap, topic, size=size, count=count, acks=acks, batch_size=throughput.BATCH_BYTES
-    )
+    return partial(throughput.produce_each, size=size, count=count, acks=acks)
 
 
 def _warm_up(scale: Scale, cluster: BenchCluster) -> None:
@@ -161,15 +143,10 @@ def _produce_single(report: Report, scale: Scale, cluster: BenchCluster, home: P
     for _ in range(scale.repeats):
         raw += baseline.measure(home, batch, total_bytes=scale.bytes_total, repeats=1)
         ours.append(_on_topic(cluster, 1, "commit", _many(scale, 1000, 1)))
-    raw_mb = report.add(BASELINE, raw, "MB/s")
-    report.add(
-        "produce 1 KB RF 1 acks=1 send_many, MB/s",
-        [rate * 1000 / 1e6 for rate in ours],
-        "MB/s",
-        against=BASELINE,
-        their_value=raw_mb,
-    )
-    report.add("produce 1 KB RF 1 acks=1 send_many", ours, "rec/s")
+    report.add(BASELINE, raw, "MB/s")
+    name = "produce 1 KB RF 1 acks=1 send_many"
+    report.add(f"{name}, MB/s", [rate * 1000 / 1e6 for rate in ours], "MB/s", against=BASELINE)
+    report.add(name, ours, "rec/s")
     each = [_on_topic(cluster, 1, "commit", _each(scale, 1000, 1)) for _ in range(scale.repeats)]
     report.add("produce 1 KB RF 1 acks=1 send", each, "rec/s")
     for label, make in (("send_many", _many), ("send", _each)):
@@ -192,14 +169,9 @@ def _flush_modes(report: Report, scale: Scale, cluster: BenchCluster) -> None:
     for _ in range(scale.repeats):
         for flush, taken in rates.items():
             taken.append(_on_topic(cluster, 3, flush, _many(scale, 1000, "all")))
-    theirs = report.add("produce 1 KB RF 3 acks=all, flush=interval", rates["interval"], "rec/s")
-    report.add(
-        "produce 1 KB RF 3 acks=all, flush=commit",
-        rates["commit"],
-        "rec/s",
-        against="produce 1 KB RF 3 acks=all, flush=interval",
-        their_value=theirs,
-    )
+    name = "produce 1 KB RF 3 acks=all, flush="
+    report.add(f"{name}interval", rates["interval"], "rec/s")
+    report.add(f"{name}commit", rates["commit"], "rec/s", against=f"{name}interval")
 
 
 def _consume(report: Report, scale: Scale, cluster: BenchCluster) -> None:
@@ -212,12 +184,7 @@ def _consume(report: Report, scale: Scale, cluster: BenchCluster) -> None:
 
 
 async def _consume_all(
-    size: int,
-    count: int,
-    repeats: int,
-    taken: dict[str, list[float]],
-    bootstrap: str,
-    topic: str,
+    size: int, count: int, repeats: int, taken: dict[str, list[float]], bootstrap: str, topic: str
 ) -> float:
     """Fill the topic once, then read it in every way in turn."""
     await throughput.produce_many(
@@ -247,15 +214,10 @@ def _latency(report: Report, scale: Scale, cluster: BenchCluster) -> None:
 
 
 def _failover(report: Report, scale: Scale, home: Path, history: failover.Sink | None) -> None:
-    async def prepare(bootstrap: str) -> None:
-        async with Admin(bootstrap) as admin:
-            topic = NewTopic("failover", 1, 3, {"min_insync_replicas": "2"})
-            (await admin.create_topics([topic])).raise_for_errors()
-            await failover.wait_isr(admin, "failover", 3)
-
     gaps: list[float] = []
     with BenchCluster(home / "failover") as cluster:
-        uvloop.run(prepare(cluster.bootstrap))
+        topic = NewTopic("failover", 1, 3, {"min_insync_replicas": "2"})
+        uvloop.run(failover.make_topic(cluster.bootstrap, topic))
         for turn in range(scale.failovers):
             killing = failover.kill_leader(
                 cluster, "failover", want_controller=turn % 2 == 1, turn=turn, history=history
@@ -269,14 +231,8 @@ def _failover(report: Report, scale: Scale, home: Path, history: failover.Sink |
 
 
 def _idle(report: Report, scale: Scale, home: Path, partitions: int) -> None:
-    async def prepare(bootstrap: str) -> None:
-        async with Admin(bootstrap) as admin:
-            topic = NewTopic("idle", partitions, 3)
-            (await admin.create_topics([topic], timeout_ms=60_000)).raise_for_errors()
-            await failover.wait_isr(admin, "idle", 3)
-
     with BenchCluster(home / f"idle-{partitions}") as cluster:
-        uvloop.run(prepare(cluster.bootstrap))
+        uvloop.run(failover.make_topic(cluster.bootstrap, NewTopic("idle", partitions, 3)))
         pids = sorted(cluster.pids().values())
         idle.idle(pids, seconds=2.0)
         cpu, memory = idle.idle(pids, seconds=scale.idle_seconds)

@@ -20,11 +20,8 @@ def run(report: Report, repeats: int) -> None:
     imports = [_milliseconds(line) - _milliseconds(bare) for _ in range(repeats)]
     report.add("import of oncelog.testing.Cluster", imports, "ms")
     for brokers in (1, 3):
-        report.add(
-            f"a cluster for tests of {brokers} serves",
-            [_started(brokers) for _ in range(3 * repeats)],
-            "ms",
-        )
+        started = [_started(brokers) for _ in range(3 * repeats)]
+        report.add(f"a cluster for tests of {brokers} serves", started, "ms")
     report.add("a day on one of 1", [_advanced(1, DAY_S) for _ in range(repeats)], "ms")
     report.add("an hour on one of 3", [_advanced(3, DAY_S / 24) for _ in range(repeats)], "ms")
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import Literal
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
 
-from oncelog import Admin, Consumer, NewTopic, Producer
+from oncelog import Admin, ColumnBatch, Consumer, NewTopic, Producer
 
 Acks = Literal["all", 0, 1]
+Work = Callable[[str, str], Coroutine[Any, Any, float]]
+"""It measures something on the brokers, and the topic, that it is given."""
 PARTITIONS = 6
 BATCH_BYTES = 512 * 1024
 
@@ -37,14 +40,18 @@ async def drop_topic(bootstrap: str, name: str) -> None:
         (await admin.delete_topics([name])).raise_for_errors()
 
 
+def _producer(bootstrap: str, acks: Acks, batch_size: int = BATCH_BYTES) -> Producer:
+    return Producer(
+        bootstrap, acks=acks, linger_ms=5, batch_size=batch_size, buffer_memory=128 << 20
+    )
+
+
 async def produce_many(
-    bootstrap: str, topic: str, *, size: int, count: int, acks: Acks, batch_size: int
+    bootstrap: str, topic: str, *, size: int, count: int, acks: Acks, batch_size: int = BATCH_BYTES
 ) -> float:
     """Measure ``send_many`` by columns: lists of 5 MB of values, eight of them outstanding."""
     values = [b"x" * size] * (5_000_000 // size)
-    async with Producer(
-        bootstrap, acks=acks, linger_ms=5, batch_size=batch_size, buffer_memory=128 << 20
-    ) as producer:
+    async with _producer(bootstrap, acks, batch_size) as producer:
         await producer.send_many(topic, values[:1000])
         began = time.perf_counter()
         outstanding: deque[asyncio.Task[object]] = deque()
@@ -58,14 +65,10 @@ async def produce_many(
         return sent / (time.perf_counter() - began)
 
 
-async def produce_each(
-    bootstrap: str, topic: str, *, size: int, count: int, acks: Acks, batch_size: int
-) -> float:
+async def produce_each(bootstrap: str, topic: str, *, size: int, count: int, acks: Acks) -> float:
     """``enqueue`` record by record: each call hands back a delivery, all are awaited."""
     value = b"x" * size
-    async with Producer(
-        bootstrap, acks=acks, linger_ms=5, batch_size=batch_size, buffer_memory=128 << 20
-    ) as producer:
+    async with _producer(bootstrap, acks) as producer:
         await producer.send(topic, value)
         began = time.perf_counter()
         enqueue = producer.enqueue
@@ -99,25 +102,26 @@ async def consume_each(bootstrap: str, topic: str, *, count: int) -> float:
 
 async def consume_columns(bootstrap: str, topic: str, *, count: int) -> float:
     """Measure ``async for batch in consumer.batches()``, with values as a list."""
-    async with _consumer(bootstrap, topic) as consumer:
-        seen = 0
-        began = time.perf_counter()
-        async for batch in consumer.batches():
-            seen += len(batch.values)
-            if seen >= count:
-                break
-        return seen / (time.perf_counter() - began)
+    return await _consume_batches(bootstrap, topic, count, lambda batch: len(batch.values))
 
 
 async def consume_arrow(bootstrap: str, topic: str, *, count: int) -> float:
     """Measure the same batches turned into Arrow record batches."""
     import pyarrow  # noqa: F401 - importing it takes longer than some runs
 
+    return await _consume_batches(
+        bootstrap, topic, count, lambda batch: int(batch.to_arrow().num_rows)
+    )
+
+
+async def _consume_batches(
+    bootstrap: str, topic: str, count: int, rows_of: Callable[[ColumnBatch], int]
+) -> float:
     async with _consumer(bootstrap, topic) as consumer:
         seen = 0
         began = time.perf_counter()
         async for batch in consumer.batches():
-            seen += batch.to_arrow().num_rows
+            seen += rows_of(batch)
             if seen >= count:
                 break
         return seen / (time.perf_counter() - began)

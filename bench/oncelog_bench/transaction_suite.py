@@ -6,17 +6,17 @@ on the same topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
 from oncelog_bench import throughput, transactions
 from oncelog_bench.cluster import BenchCluster
 from oncelog_bench.report import Report
+from oncelog_bench.throughput import Work
 
 SIZE = 1000
 TXN_S = 0.1
@@ -38,8 +38,6 @@ class TransactionScale:
 
 FULL = TransactionScale(5, 4.0, (1, 50), (1, 10, 100), 30)
 QUICK = TransactionScale(1, 1.0, (1, 10), (1, 10), 5)
-
-Work = Callable[[str, str], Coroutine[Any, Any, float]]
 
 
 def run(report: Report, scale: TransactionScale, wanted: Callable[[str], bool], home: Path) -> None:
@@ -88,15 +86,13 @@ def _rates(report: Report, scale: TransactionScale, cluster: BenchCluster) -> No
     for _ in range(scale.repeats):
         for name, work in works.items():
             taken[name].append(_on_topic(cluster, transactions.PARTITIONS, work))
-    plain, one, idempotent, txn = (f"1 KB RF 3, {name}" for name in works)
-    values = dict(zip((plain, one, idempotent, txn), taken.values(), strict=True))
-    without = report.add(plain, values[plain], "rec/s")
-    quick = report.add(one, values[one], "rec/s")
-    ordered = report.add(
-        idempotent, values[idempotent], "rec/s", against=plain, their_value=without
-    )
-    report.add(txn, values[txn], "rec/s", against=idempotent, their_value=ordered)
-    report.add(f"{txn} ", values[txn], "rec/s", against=one, their_value=quick)
+    values = {f"1 KB RF 3, {name}": rates for name, rates in taken.items()}
+    plain, one, idempotent, txn = values
+    report.add(plain, values[plain], "rec/s")
+    report.add(one, values[one], "rec/s")
+    report.add(idempotent, values[idempotent], "rec/s", against=plain)
+    report.add(txn, values[txn], "rec/s", against=idempotent)
+    report.add(f"{txn} ", values[txn], "rec/s", against=one)
 
 
 def _per_second(report: Report, scale: TransactionScale, cluster: BenchCluster) -> None:
@@ -122,13 +118,8 @@ def _markers(report: Report, scale: TransactionScale, cluster: BenchCluster) -> 
                 times.append(_on_topic(cluster, partitions, work))
         name = f"a record to each of {partitions} partitions, acks=all"
         without = report.add(name, found[False], "ms")
-        inside = report.add(
-            f"the same as one transaction, {partitions} partitions",
-            found[True],
-            "ms",
-            against=name,
-            their_value=without,
-        )
+        same = f"the same as one transaction, {partitions} partitions"
+        inside = report.add(same, found[True], "ms", against=name)
         extra[partitions] = inside - without
     low, high = min(extra), max(extra)
     each = (extra[high] - extra[low]) / (high - low)
@@ -142,12 +133,7 @@ def _reading(report: Report, scale: TransactionScale, cluster: BenchCluster) -> 
 
     async def work(bootstrap: str, topic: str) -> float:
         await transactions.produce_in_transactions(
-            bootstrap,
-            topic,
-            size=100,
-            seconds=scale.seconds,
-            txn_s=0.02,
-            abort_every=ABORT_EVERY,
+            bootstrap, topic, size=100, seconds=scale.seconds, txn_s=0.02, abort_every=ABORT_EVERY
         )
         for _ in range(scale.repeats):
             for columns in (True, False):
@@ -160,12 +146,6 @@ def _reading(report: Report, scale: TransactionScale, cluster: BenchCluster) -> 
 
     _on_topic(cluster, transactions.PARTITIONS, work)
     for columns, how in ((True, "by column batch"), (False, "by record")):
-        name = f"through a log with 10 % aborted, read_uncommitted, {how}"
-        theirs = report.add(name, taken[columns, levels[0]], "rec/s")
-        report.add(
-            f"through a log with 10 % aborted, read_committed, {how}",
-            taken[columns, levels[1]],
-            "rec/s",
-            against=name,
-            their_value=theirs,
-        )
+        every, committed = (f"through a log with 10 % aborted, {level}, {how}" for level in levels)
+        report.add(every, taken[columns, levels[0]], "rec/s")
+        report.add(committed, taken[columns, levels[1]], "rec/s", against=every)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable
 from typing import Literal
 
 from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
@@ -86,13 +85,7 @@ async def produce(
 
 
 async def produce_in_transactions(
-    bootstrap: str,
-    topic: str,
-    *,
-    size: int,
-    seconds: float,
-    txn_s: float,
-    abort_every: int = 0,
+    bootstrap: str, topic: str, *, size: int, seconds: float, txn_s: float, abort_every: int = 0
 ) -> float:
     """Return the records a second in transactions of ``txn_s`` seconds, one after the other.
 
@@ -123,8 +116,8 @@ async def _one(producer: Producer, feed: _Feed, txn_s: float, *, commit: bool) -
 
 async def per_second(bootstrap: str, topic: str, *, ids: int, seconds: float) -> float:
     """Return the transactions a second, of one record each, by ``ids`` ids side by side."""
-    ready: list[Awaitable[int]] = []
     begin = asyncio.Event()
+    started = asyncio.Semaphore(0)
 
     async def one(number: int) -> int:
         async with Producer(
@@ -142,7 +135,6 @@ async def per_second(bootstrap: str, topic: str, *, ids: int, seconds: float) ->
                 done += 1
             return done
 
-    started = asyncio.Semaphore(0)
     ready = [asyncio.create_task(one(number)) for number in range(ids)]
     for _ in range(ids):
         await started.acquire()

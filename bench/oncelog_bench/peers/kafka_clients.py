@@ -13,8 +13,18 @@ from functools import partial
 from typing import Any
 
 PARTITIONS = 6
-QUIET: dict[str, Any] = {"log_level": 0, "log.connection.close": False}
-"""librdkafka tells of every connection that a test closes; the figures are what counts here."""
+
+
+def _quiet(bootstrap: str, **settings: Any) -> dict[str, Any]:
+    """Return settings of librdkafka, which else tells of every connection that a test closes."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    quiet = {"log_level": 0, "log.connection.close": False}
+    return {"bootstrap.servers": bootstrap, **quiet, **named}
+
+
+def _reading(bootstrap: str) -> dict[str, Any]:
+    group = f"bench-{time.time()}"
+    return _quiet(bootstrap, group_id=group, enable_auto_commit=False)
 
 
 def make_topic(bootstrap: str, name: str, replication_factor: int, **configs: str) -> None:
@@ -24,7 +34,7 @@ def make_topic(bootstrap: str, name: str, replication_factor: int, **configs: st
     configs = {"file.delete.delay.ms": "1000", **configs}
     if replication_factor == 3:
         configs = {"min.insync.replicas": "2", **configs}
-    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    admin = AdminClient(_quiet(bootstrap))
     topic = NewTopic(name, PARTITIONS, replication_factor, config=configs)
     for future in admin.create_topics([topic], operation_timeout=20).values():
         future.result()
@@ -35,7 +45,7 @@ def delete_topic(bootstrap: str, name: str) -> None:
     """Delete a topic."""
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    admin = AdminClient(_quiet(bootstrap))
     for future in admin.delete_topics([name], operation_timeout=20).values():
         future.result()
 
@@ -44,17 +54,14 @@ def confluent_produce(bootstrap: str, topic: str, *, size: int, count: int, acks
     """Return the records/s of confluent-kafka (librdkafka), idempotent where acks is all."""
     from confluent_kafka import Producer
 
+    buffering = {
+        "queue.buffering.max.messages": 500_000,
+        "queue.buffering.max.kbytes": 512 * 1024,
+        "batch.size": 512 * 1024,
+    }
+    idempotent = acks == "all"
     producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            **QUIET,
-            "acks": acks,
-            "enable.idempotence": acks == "all",
-            "linger.ms": 5,
-            "queue.buffering.max.messages": 500_000,
-            "queue.buffering.max.kbytes": 512 * 1024,
-            "batch.size": 512 * 1024,
-        }
+        _quiet(bootstrap, acks=acks, enable_idempotence=idempotent, linger_ms=5) | buffering
     )
     value = b"x" * size
     producer.produce(topic, value)
@@ -71,10 +78,12 @@ def confluent_produce(bootstrap: str, topic: str, *, size: int, count: int, acks
     return count / (time.perf_counter() - began)
 
 
-async def aiokafka_produce(
-    bootstrap: str, topic: str, *, size: int, count: int, acks: str
-) -> float:
+def aiokafka_produce(bootstrap: str, topic: str, *, size: int, count: int, acks: str) -> float:
     """Records/s of aiokafka: ``await send()`` hands back a future, all are awaited."""
+    return asyncio.run(_aiokafka_produce(bootstrap, topic, size, count, acks))
+
+
+async def _aiokafka_produce(bootstrap: str, topic: str, size: int, count: int, acks: str) -> float:
     from aiokafka import AIOKafkaProducer
 
     level: Any = acks if acks == "all" else int(acks)
@@ -129,17 +138,12 @@ def confluent_consume(bootstrap: str, topic: str, *, count: int) -> float:
     """Return the records/s of ``consume(10000)``, from the beginning."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            **QUIET,
-            "group.id": f"bench-{time.time()}",
-            "enable.auto.commit": False,
-            "queued.max.messages.kbytes": 1 << 20,
-            "queued.min.messages": 1_000_000,
-            "fetch.message.max.bytes": 4 << 20,
-        }
-    )
+    prefetching = {
+        "queued.max.messages.kbytes": 1 << 20,
+        "queued.min.messages": 1_000_000,
+        "fetch.message.max.bytes": 4 << 20,
+    }
+    consumer = Consumer(_reading(bootstrap) | prefetching)
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     seen = 0
     began = time.perf_counter()
@@ -153,8 +157,12 @@ def confluent_consume(bootstrap: str, topic: str, *, count: int) -> float:
     return seen / elapsed
 
 
-async def aiokafka_consume(bootstrap: str, topic: str, *, count: int) -> float:
+def aiokafka_consume(bootstrap: str, topic: str, *, count: int) -> float:
     """Return the records/s of aiokafka's ``getmany``."""
+    return asyncio.run(_aiokafka_consume(bootstrap, topic, count))
+
+
+async def _aiokafka_consume(bootstrap: str, topic: str, count: int) -> float:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     consumer = AIOKafkaConsumer(
@@ -188,15 +196,7 @@ def end_to_end_ms(bootstrap: str, topic: str, *, rate: int, seconds: float) -> l
 
     latencies: list[float] = []
     stop = threading.Event()
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            **QUIET,
-            "group.id": f"bench-{time.time()}",
-            "enable.auto.commit": False,
-            "fetch.min.bytes": 1,
-        }
-    )
+    consumer = Consumer(_reading(bootstrap) | {"fetch.min.bytes": 1})
     consumer.assign([TopicPartition(topic, index, -1) for index in range(PARTITIONS)])
     for _ in range(20):
         consumer.poll(0.1)
@@ -209,15 +209,7 @@ def end_to_end_ms(bootstrap: str, topic: str, *, rate: int, seconds: float) -> l
 
     reader = threading.Thread(target=read)
     reader.start()
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            **QUIET,
-            "acks": "all",
-            "linger.ms": 0,
-            "enable.idempotence": True,
-        }
-    )
+    producer = Producer(_quiet(bootstrap, acks="all", enable_idempotence=True, linger_ms=0))
     began = time.perf_counter()
     sent = 0
     while sent < rate * seconds:
@@ -247,27 +239,14 @@ def failover_seconds(bootstrap: str, topic: str, kill_leader: Any) -> float:
         if error is None and killed_at and sent_at > killed_at and not acked_at:
             acked_at = time.perf_counter()
 
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            **QUIET,
-            "acks": "all",
-            "linger.ms": 0,
-            "enable.idempotence": True,
-        }
-    )
+    producer = Producer(_quiet(bootstrap, acks="all", enable_idempotence=True, linger_ms=0))
     began = time.perf_counter()
     while not acked_at and time.perf_counter() - began < 90:
         sent_at = time.perf_counter()
         if not killed_at and sent_at - began > 2:
             kill_leader()
             killed_at = time.perf_counter()
-        producer.produce(
-            topic,
-            b"x" * 100,
-            partition=0,
-            callback=partial(on_delivery, sent_at),
-        )
+        producer.produce(topic, b"x" * 100, partition=0, callback=partial(on_delivery, sent_at))
         producer.poll(0)
         time.sleep(0.002)
     return acked_at - killed_at
@@ -277,7 +256,7 @@ def make_idle_topic(bootstrap: str, name: str) -> None:
     """Create a topic of six idle partitions at replication factor 3, without waiting."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    admin = AdminClient(_quiet(bootstrap))
     for future in admin.create_topics([NewTopic(name, PARTITIONS, 3)]).values():
         future.result()
 
@@ -286,5 +265,5 @@ def leader_of(bootstrap: str, topic: str, partition: int) -> int:
     """Return the broker id of the leader of a partition."""
     from confluent_kafka.admin import AdminClient
 
-    metadata = AdminClient({"bootstrap.servers": bootstrap, **QUIET}).list_topics(topic, timeout=10)
+    metadata = AdminClient(_quiet(bootstrap)).list_topics(topic, timeout=10)
     return int(metadata.topics[topic].partitions[partition].leader)

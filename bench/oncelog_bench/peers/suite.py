@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from oncelog_bench import idle
@@ -72,25 +72,15 @@ def _produce(report: Report, scale: Scale, bootstrap: str) -> None:
             count = scale.bytes_total // max(size, 300)
             topic = f"produce-{factor}-{size}"
             clients.make_topic(bootstrap, topic, factor)
-            rates = [
-                clients.confluent_produce(bootstrap, topic, size=size, count=count, acks=acks)
-                for _ in range(scale.repeats)
-            ]
-            suffix = f"{label} RF {factor} acks={acks}"
-            report.add(f"Kafka: confluent {suffix}", rates, "rec/s")
             few = max(10_000, count // 10)
-            rates = [
-                asyncio.run(
-                    clients.aiokafka_produce(bootstrap, topic, size=size, count=few, acks=acks)
-                )
-                for _ in range(scale.repeats)
-            ]
-            report.add(f"Kafka: aiokafka {suffix}", rates, "rec/s")
-            rates = [
-                clients.kafka_python_produce(bootstrap, topic, size=size, count=few, acks=acks)
-                for _ in range(scale.repeats)
-            ]
-            report.add(f"Kafka: kafka-python {suffix}", rates, "rec/s")
+            works = {
+                "confluent": partial(clients.confluent_produce, count=count),
+                "aiokafka": partial(clients.aiokafka_produce, count=few),
+                "kafka-python": partial(clients.kafka_python_produce, count=few),
+            }
+            for name, work in works.items():
+                rates = [work(bootstrap, topic, size=size, acks=acks) for _ in range(scale.repeats)]
+                report.add(f"Kafka: {name} {label} RF {factor} acks={acks}", rates, "rec/s")
             clients.delete_topic(bootstrap, topic)
 
 
@@ -100,15 +90,10 @@ def _consume(report: Report, scale: Scale, bootstrap: str) -> None:
         topic = f"consume-{size}"
         clients.make_topic(bootstrap, topic, 3)
         clients.confluent_produce(bootstrap, topic, size=size, count=count, acks="all")
-        rates = [
-            clients.confluent_consume(bootstrap, topic, count=count) for _ in range(scale.repeats)
-        ]
-        report.add(f"Kafka: confluent consume {label}", rates, "rec/s")
-        rates = [
-            asyncio.run(clients.aiokafka_consume(bootstrap, topic, count=count))
-            for _ in range(scale.repeats)
-        ]
-        report.add(f"Kafka: aiokafka consume {label}", rates, "rec/s")
+        works = {"confluent": clients.confluent_consume, "aiokafka": clients.aiokafka_consume}
+        for name, work in works.items():
+            rates = [work(bootstrap, topic, count=count) for _ in range(scale.repeats)]
+            report.add(f"Kafka: {name} consume {label}", rates, "rec/s")
         clients.delete_topic(bootstrap, topic)
 
 
