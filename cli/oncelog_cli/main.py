@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from oncelog_cli import render, typed
@@ -25,10 +25,8 @@ class LazyGroup(typed.CommandGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import the module and make its command."""
-        for command in COMMANDS:
-            if command.name == cmd_name:
-                return load(command)
-        return None
+        found = next((command for command in COMMANDS if command.name == cmd_name), None)
+        return None if found is None else load(found)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that is meant.
@@ -50,79 +48,67 @@ class LazyGroup(typed.CommandGroup):
             formatter.write_dl([(command.name, command.help) for command in COMMANDS])
 
 
-app = typed.App(cls=LazyGroup, name="oncelog", no_args_is_help=True)
+app = typed.App(cls=LazyGroup, name="oncelog")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
 
-        try:
-            print(f"oncelog {version('oncelog')}")
-        except PackageNotFoundError:
-            print("oncelog (not installed)")
-        raise typed.Exit(EXIT_OK)
+    try:
+        return f"oncelog {version('oncelog')}"
+    except PackageNotFoundError:
+        return "oncelog (not installed)"
 
 
-def _show_tree(wanted: bool) -> None:
-    if wanted:
-        import json
+def _tree() -> str:
+    import json
 
-        from oncelog_cli.command_tree import command_tree
+    from oncelog_cli.command_tree import command_tree
 
-        print(json.dumps(command_tree(app.made()), indent=2))
-        raise typed.Exit(EXIT_OK)
+    return json.dumps(command_tree(app.made()), indent=2)
 
 
-def _show_completion(wanted: bool) -> None:
-    if wanted:
-        from oncelog_cli import completion
+def _completion_script() -> str:
+    from oncelog_cli import completion
 
-        print(completion.script(app.made()))
-        raise typed.Exit(EXIT_OK)
+    return completion.script(app.made())
 
 
-def _install_completion(wanted: bool) -> None:
-    if wanted:
-        from oncelog_cli import completion
+def _install_completion() -> str:
+    from oncelog_cli import completion
 
-        print(completion.install(app.made()))
-        raise typed.Exit(EXIT_OK)
+    return completion.install(app.made())
+
+
+def _telling(name: str, answer: Callable[[], str], help: str) -> typed.Option:
+    """Return an option that prints an answer instead of running a command."""
+
+    def tell(wanted: bool) -> None:
+        if wanted:
+            print(answer())
+            raise typed.Exit(EXIT_OK)
+
+    return typed.Option(name, help=help, is_eager=True, callback=tell)
+
+
+VERSION = _telling("--version", _version, "Show the version.")
+HELP_JSON = _telling("--help-json", _tree, "Show every command with its options, as JSON.")
+INSTALL_COMPLETION = _telling(
+    "--install-completion",
+    _install_completion,
+    "Make the shell that you use ($SHELL) complete commands and names.",
+)
+SHOW_COMPLETION = _telling(
+    "--show-completion", _completion_script, "Show what --install-completion would install."
+)
 
 
 @app.callback()
 def oncelog(
-    version: Annotated[
-        bool,
-        typed.Option("--version", help="Show the version.", is_eager=True, callback=_show_version),
-    ] = False,
-    help_json: Annotated[
-        bool,
-        typed.Option(
-            "--help-json",
-            help="Show every command with its options, as JSON.",
-            is_eager=True,
-            callback=_show_tree,
-        ),
-    ] = False,
-    install_completion: Annotated[
-        bool,
-        typed.Option(
-            "--install-completion",
-            help="Make the shell that you use ($SHELL) complete commands and names.",
-            is_eager=True,
-            callback=_install_completion,
-        ),
-    ] = False,
-    show_completion: Annotated[
-        bool,
-        typed.Option(
-            "--show-completion",
-            help="Show what --install-completion would install.",
-            is_eager=True,
-            callback=_show_completion,
-        ),
-    ] = False,
+    version: Annotated[bool, VERSION] = False,
+    help_json: Annotated[bool, HELP_JSON] = False,
+    install_completion: Annotated[bool, INSTALL_COMPLETION] = False,
+    show_completion: Annotated[bool, SHOW_COMPLETION] = False,
 ) -> None:
     """Oncelog is a replicated commit log with exactly-once delivery.
 

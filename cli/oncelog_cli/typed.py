@@ -111,7 +111,8 @@ class App:
     """A group of commands is declared with this object.
 
     :param help: in place of the callback's docstring.
-    :param invoke_without_command: whether its callback is called when no command is named.
+    :param invoke_without_command: whether its callback is called when no command is named; else
+        its help is shown then.
     """
 
     def __init__(
@@ -120,7 +121,6 @@ class App:
         name: str | None = None,
         help: str | None = None,
         cls: type[click.Group] = CommandGroup,
-        no_args_is_help: bool = False,
         invoke_without_command: bool = False,
     ) -> None:
         self.name = name
@@ -130,7 +130,6 @@ class App:
         self.called: Registered | None = None
         """Its own function, called before that of a command."""
         self._cls = cls
-        self._no_args_is_help = no_args_is_help
         self._invoke_without_command = invoke_without_command
 
     def command(
@@ -165,7 +164,7 @@ class App:
             help=self.help or inspect.getdoc(called),
             params=[] if called is None else _parameters(called),
             callback=None if called is None else _caller(called),
-            no_args_is_help=self._no_args_is_help,
+            no_args_is_help=not self._invoke_without_command,
             invoke_without_command=self._invoke_without_command,
             context_settings=dict(HELP_OPTIONS),
         )
@@ -306,11 +305,9 @@ class _Words(click.Choice[Any]):
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return (
-            value
-            if isinstance(value, self._kind)
-            else self._kind(super().convert(value, param, ctx))
-        )
+        if isinstance(value, self._kind):
+            return value
+        return self._kind(super().convert(value, param, ctx))
 
 
 def _taking(function: Callable[..., Any], *values: Any) -> Any:

@@ -119,7 +119,7 @@ def test_help_says_what_the_declaration_says() -> None:
 
 
 def test_groups_keep_the_order_and_pass_the_context() -> None:
-    app, inner = App(help="All."), App(help="More.", no_args_is_help=True)
+    app, inner = App(help="All."), App(help="More.")
 
     @app.command("second")
     def second(context: typed.Context) -> None:

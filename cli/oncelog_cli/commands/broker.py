@@ -17,9 +17,7 @@ from oncelog_cli import extras, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.broker_health import health
 from oncelog_cli.local.broker import broker_command, broker_environment, config_arguments
-from oncelog_cli.options import (
-    UsageError,
-)
+from oncelog_cli.options import UsageError
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import EXIT_OK, EXIT_USAGE, CommandError
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     pass
 
 app = typed.App(invoke_without_command=True)
-config_app = typed.App(no_args_is_help=True, help="Check and show the settings of a broker.")
+config_app = typed.App(help="Check and show the settings of a broker.")
 app.add_group(config_app, name="config")
 app.command("health")(health)
 

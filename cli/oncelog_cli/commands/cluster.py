@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.cluster_health import health
-from oncelog_cli.options import (
-    RegexOption,
-    SomeTopicsArgument,
-)
+from oncelog_cli.options import RegexOption, SomeTopicsArgument
 from oncelog_cli.render import Column, Output, human_bytes
 
 if TYPE_CHECKING:

@@ -29,10 +29,7 @@ from oncelog_cli.health import (
     worst,
     wrong_ones,
 )
-from oncelog_cli.options import (
-    UsageError,
-    parsed,
-)
+from oncelog_cli.options import UsageError, parsed
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 

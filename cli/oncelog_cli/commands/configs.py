@@ -11,23 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.options import (
-    DryRunOption,
-    RegexOption,
-    UsageError,
-    complete_topics,
-    key_values,
-)
+from oncelog_cli.options import DryRunOption, RegexOption, UsageError, complete_topics, key_values
 from oncelog_cli.render import Column, Output
 
 if TYPE_CHECKING:
     from oncelog import Admin
     from oncelog.admin.results import ConfigOutcome
 
-app = typed.App(
-    no_args_is_help=True,
-    help="Describe and alter settings of topics and of running brokers.",
-)
+app = typed.App(help="Describe and alter settings of topics and of running brokers.")
 
 COLUMNS = (
     Column("OF", "resource"),

@@ -35,13 +35,7 @@ from oncelog_cli.offset_range import (
     resolve_end,
     resolve_start,
 )
-from oncelog_cli.options import (
-    RegexOption,
-    TopicsArgument,
-    UsageError,
-    complete_groups,
-    parsed,
-)
+from oncelog_cli.options import RegexOption, TopicsArgument, UsageError, complete_groups, parsed
 from oncelog_cli.record_filter import RecordFilter, parse_filters
 from oncelog_cli.record_text import (
     FORMAT_HELP,

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.options import (
-    UsageError,
-)
+from oncelog_cli.options import UsageError
 from oncelog_cli.runner import CommandError
 
 if TYPE_CHECKING:
@@ -26,10 +24,7 @@ PROMETHEUS = "prometheus/prometheus.yml"
 
 _TARGETS = re.compile(r"targets: *\[[^\]]*\]")
 
-app = typed.App(
-    no_args_is_help=True,
-    help="Print files for Prometheus and Grafana.",
-)
+app = typed.App(help="Print files for Prometheus and Grafana.")
 
 
 def read_deployed(name: str) -> str:

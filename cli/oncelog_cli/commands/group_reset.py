@@ -23,12 +23,7 @@ from oncelog_cli.group_offsets import (
     read_csv,
     time_ms,
 )
-from oncelog_cli.options import (
-    GroupArgument,
-    UsageError,
-    complete_groups,
-    parsed,
-)
+from oncelog_cli.options import GroupArgument, UsageError, complete_groups, parsed
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import CommandError
 

@@ -28,16 +28,9 @@ from oncelog_cli.render import Column, Output, human_time
 
 if TYPE_CHECKING:
     from oncelog import Admin, TopicPartition
-    from oncelog.admin.group_results import (
-        GroupDescription,
-        MemberDescription,
-        ResetPlan,
-    )
+    from oncelog.admin.group_results import GroupDescription, MemberDescription, ResetPlan
 
-app = typed.App(
-    no_args_is_help=True,
-    help="List, describe and delete consumer groups, and reset their offsets.",
-)
+app = typed.App(help="List, describe and delete consumer groups, and reset their offsets.")
 
 Groups = Annotated[
     list[str],

@@ -9,20 +9,14 @@ from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.cluster_health import min_insync_replicas
 from oncelog_cli.health import needed_isr
-from oncelog_cli.options import (
-    RegexOption,
-    SomeTopicsArgument,
-)
+from oncelog_cli.options import RegexOption, SomeTopicsArgument
 from oncelog_cli.render import Column, Output
 
 if TYPE_CHECKING:
     from oncelog import Admin
     from oncelog.admin.results import PartitionDescription, TopicDescription
 
-app = typed.App(
-    no_args_is_help=True,
-    help="List partitions: leaders, replicas, and what is wrong with them.",
-)
+app = typed.App(help="List partitions: leaders, replicas, and what is wrong with them.")
 
 COLUMNS = (
     Column("TOPIC", "topic"),

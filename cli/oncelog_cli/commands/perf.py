@@ -15,10 +15,7 @@ from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.produce import AcksChoice, Compression
 from oncelog_cli.group_offsets import duration_ms
-from oncelog_cli.options import (
-    TopicArgument,
-    parsed,
-)
+from oncelog_cli.options import TopicArgument, parsed
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import CommandError, run
 
@@ -30,10 +27,7 @@ STEP_S = 0.02
 AT_ONCE = 500
 PERCENTILES = (50, 95, 99)
 
-app = typed.App(
-    no_args_is_help=True,
-    help="Measure a given cluster: produce, consume, latency from end to end.",
-)
+app = typed.App(help="Measure a given cluster: produce, consume, latency from end to end.")
 
 RATE_COLUMNS = (
     Column("RECORDS", "records", right=True),

@@ -20,10 +20,7 @@ from oncelog_cli.options import JsonOption, UsageError, bootstrap_servers
 PACKAGE = "pyspark_oncelog"
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
 
-app = typed.App(
-    no_args_is_help=True,
-    help="Run pipelines on Spark: a job file names sources, a query, a sink.",
-)
+app = typed.App(help="Run pipelines on Spark: a job file names sources, a query, a sink.")
 app.command("demo")(pipeline_demo)
 
 JobArgument = Annotated[Path, typed.Argument(metavar="JOB.TOML", help="The job: a TOML file.")]

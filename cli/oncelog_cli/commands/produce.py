@@ -26,12 +26,7 @@ from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.line_source import LineSource, LineTooLongError
-from oncelog_cli.options import (
-    TopicArgument,
-    UsageError,
-    complete_transactional_ids,
-    parsed,
-)
+from oncelog_cli.options import TopicArgument, UsageError, complete_transactional_ids, parsed
 from oncelog_cli.progress import ProgressBar
 from oncelog_cli.record_text import Headers, InputRecord, parse_json_line
 from oncelog_cli.render import Column, Output, counted

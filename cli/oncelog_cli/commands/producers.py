@@ -12,21 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.group_offsets import Chosen, parse_partitions
-from oncelog_cli.options import (
-    RegexOption,
-    complete_topics,
-    parsed,
-)
+from oncelog_cli.options import RegexOption, complete_topics, parsed
 from oncelog_cli.render import Column, Output, human_time
 
 if TYPE_CHECKING:
     from oncelog import Admin, TopicPartition
     from oncelog.admin.transaction_results import PartitionProducers, ProducerDescription
 
-app = typed.App(
-    no_args_is_help=True,
-    help="Show what partitions know of their producers.",
-)
+app = typed.App(help="Show what partitions know of their producers.")
 
 COLUMNS = (
     Column("TOPIC", "topic"),

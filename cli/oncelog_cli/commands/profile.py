@@ -8,11 +8,7 @@ from typing import Annotated, Any
 from oncelog_cli import typed
 from oncelog_cli.exits import CommandError, UsageError
 from oncelog_cli.invocation import ClientOptions, parse_client_options
-from oncelog_cli.options import (
-    DryRunOption,
-    YesOption,
-    confirm,
-)
+from oncelog_cli.options import DryRunOption, YesOption, confirm
 from oncelog_cli.profiles import (
     Profile,
     Profiles,
@@ -24,10 +20,7 @@ from oncelog_cli.profiles import (
 )
 from oncelog_cli.render import Column, Output
 
-app = typed.App(
-    no_args_is_help=True,
-    help="Name clusters, with options for their clients, and choose one.",
-)
+app = typed.App(help="Name clusters, with options for their clients, and choose one.")
 
 Name = Annotated[str, typed.Argument(metavar="NAME", autocompletion=complete_profiles)]
 Server = Annotated[

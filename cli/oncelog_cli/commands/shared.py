@@ -40,10 +40,7 @@ from oncelog_cli.tickets import read_receipt, read_ticket
 if TYPE_CHECKING:
     from oncelog.shared_transactions.transaction import Receipt, SharedEnd, Ticket
 
-app = typed.App(
-    no_args_is_help=True,
-    help="Begin, commit and abort transactions that many writers share.",
-)
+app = typed.App(help="Begin, commit and abort transactions that many writers share.")
 
 IdArgument = Annotated[
     str,

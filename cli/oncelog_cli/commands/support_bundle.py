@@ -27,11 +27,7 @@ from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.cluster_health import snapshot
 from oncelog_cli.commands.generate import metrics_addresses
 from oncelog_cli.health import HealthLimits, check_all
-from oncelog_cli.options import (
-    DirectoryOption,
-    UsageError,
-    local_directory,
-)
+from oncelog_cli.options import DirectoryOption, UsageError, local_directory
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import CommandError, run
 

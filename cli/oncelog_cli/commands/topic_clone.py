@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.options import (
-    DryRunOption,
-    UsageError,
-    complete_topics,
-    key_values,
-)
+from oncelog_cli.options import DryRunOption, UsageError, complete_topics, key_values
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 OFFSETS_DEADLINE_MS = 5_000
 """A leader that does not answer must not hold up the rest of a description."""
 
-app = typed.App(
-    no_args_is_help=True,
-    help="Create, list, describe, alter and delete topics.",
-)
+app = typed.App(help="Create, list, describe, alter and delete topics.")
 
 NewTopics = Annotated[list[str], typed.Argument(metavar="TOPIC...")]
 Configs = Annotated[

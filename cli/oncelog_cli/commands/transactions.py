@@ -38,10 +38,7 @@ if TYPE_CHECKING:
         TransactionListing,
     )
 
-app = typed.App(
-    no_args_is_help=True,
-    help="List and describe transactions, find those that hang, and end them.",
-)
+app = typed.App(help="List and describe transactions, find those that hang, and end them.")
 
 
 LIST_COLUMNS = (
