@@ -35,6 +35,9 @@ class Chosen:
     topics: tuple[str, ...] = ()
     partitions: tuple[Partition, ...] = ()
 
+    def __contains__(self, partition: Partition) -> bool:
+        return partition[0] in self.topics or partition in self.partitions
+
 
 def parse_partitions(items: Iterable[str]) -> Chosen:
     """Parse the partitions that the ``--topic`` options name.
@@ -52,6 +55,14 @@ def parse_partitions(items: Iterable[str]) -> Chosen:
         for number in numbers.split(",") if colon else ():
             partitions[topic, _number(number.strip(), _PARTITION_MAX, item, "partition")] = None
     return Chosen(tuple(topics), tuple(partitions))
+
+
+def partitions_text(partitions: Iterable[Partition]) -> str:
+    """Return how partitions are named: ``TOPIC:0,2``, with spaces between the topics."""
+    by_topic: dict[str, list[str]] = {}
+    for topic, number in sorted(partitions):
+        by_topic.setdefault(topic, []).append(str(number))
+    return " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items())
 
 
 def duration_ms(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from oncelog_cli.exits import CommandError, UsageError
 
@@ -24,6 +24,17 @@ def matching(names: Iterable[str], patterns: Iterable[str], *, regex: bool) -> l
         except re.error as error:
             raise UsageError(f"{pattern!r} is not a regular expression: {error}") from None
     return [name for name in names if any(item.fullmatch(name) for item in compiled)]
+
+
+def among(names: Sequence[str], patterns: Sequence[str] | None, *, regex: bool) -> list[str]:
+    """Return those of the existing names that are meant; without patterns return all.
+
+    A list shows what is there: a name that does not exist, or is of another kind, is not in it.
+
+    :raises UsageError: a pattern is not a regular expression.
+    """
+    wanted = matching(names, patterns, regex=regex) if patterns else names
+    return [name for name in names if name in wanted]
 
 
 def some_found(what: str, found: list[str], patterns: Iterable[str]) -> list[str]:

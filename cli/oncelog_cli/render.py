@@ -19,16 +19,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncelog_cli import typed
 from oncelog_cli.exits import EXIT_FAILED
 from oncelog_cli.options import Format
 
+if TYPE_CHECKING:
+    from oncelog.admin.results import Found
+
 JSON_VERSION = 1
 """The version grows when a field changes its meaning or goes; new fields may come without."""
 
 Row = Mapping[str, Any]
+
+
+class Answer(Protocol):
+    """The SDK answers so about one item."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """Return why there is no answer, or None."""
+
+
+A = TypeVar("A", bound=Answer)
+F = TypeVar("F", bound="Found[Any]")
+
+
+def fields_of(item: object, names: str) -> dict[str, Any]:
+    """Return a row with the attributes of an object that are named, with spaces between them."""
+    return {name: getattr(item, name) for name in names.split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +61,10 @@ class Column:
     """The column is shown only with ``--format wide``."""
     right: bool = False
     show: Callable[[Any], str] | None = None
+
+
+PARTITION_NAME = (Column("TOPIC", "topic"), Column("PARTITION", "partition", right=True))
+"""A table of partitions begins with these columns."""
 
 
 @dataclass(slots=True)
@@ -80,10 +104,22 @@ class Output:
         named = not item or item in message
         print(f"error: {message}" if named else f"error: {item}: {message}", file=sys.stderr)
 
-    def unanswered(self, errors: Mapping[int, BaseException]) -> None:
-        """These brokers did not say what they have: what is shown may lack some."""
-        for broker_id, error in errors.items():
+    def answered(self, found: F) -> F:
+        """Return what was found; brokers that did not say what they have are failures."""
+        for broker_id, error in found.unanswered.items():
             self.fail(f"broker {broker_id}", error)
+        return found
+
+    def sound(self, answers: Iterable[A], name: Callable[[A], str]) -> list[A]:
+        """Return the answers that have no error; those that have one are failures.
+
+        :param name: names the item that an answer is about.
+        """
+        every = list(answers)
+        for each in every:
+            if each.error is not None:
+                self.fail(name(each), each.error)
+        return [each for each in every if each.error is None]
 
     def outcome(
         self, row: Row, done: str, item: str, error: Any, *, of: str = "", quiet: str = ""
@@ -308,6 +344,11 @@ def _print_rich(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> bo
 def counted(number: int, noun: str) -> str:
     """Return ``1 record``, ``2 records``, ``1,000 records``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def address_text(host: str, port: int) -> str:
+    """Return ``host:port``, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def human_bytes(value: Any) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from oncelog_cli import typed
 from oncelog_cli.options import UsageError
@@ -17,6 +18,7 @@ from oncelog_cli.options import UsageError
 if TYPE_CHECKING:
     from oncelog.shared_transactions.transaction import Receipt, Ticket
 
+T = TypeVar("T")
 TicketOption = Annotated[
     str | None,
     typed.Option(
@@ -32,14 +34,9 @@ def read_ticket(text: str) -> Ticket:
 
     :raises UsageError: neither.
     """
-    from oncelog.errors import ConfigurationError
     from oncelog.shared_transactions.transaction import Ticket
 
-    found = _read("ticket", text)
-    try:
-        return Ticket.from_json(json.dumps(found))
-    except ConfigurationError as error:
-        raise UsageError(f"{_name(text)}: {error}") from None
+    return _read("ticket", text, Ticket.from_json)
 
 
 def read_receipt(text: str) -> Receipt:
@@ -47,17 +44,22 @@ def read_receipt(text: str) -> Receipt:
 
     :raises UsageError: neither.
     """
-    from oncelog.errors import ConfigurationError
     from oncelog.shared_transactions.transaction import Receipt
 
-    found = _read("receipt", text)
+    return _read("receipt", text, Receipt.from_json)
+
+
+def _read(what: str, text: str, parse: Callable[[str], T]) -> T:
+    from oncelog.errors import ConfigurationError
+
+    found = _document(what, text)
     try:
-        return Receipt.from_json(json.dumps(found))
+        return parse(json.dumps(found))
     except ConfigurationError as error:
         raise UsageError(f"{_name(text)}: {error}") from None
 
 
-def _read(what: str, text: str) -> dict[str, Any]:
+def _document(what: str, text: str) -> dict[str, Any]:
     given = text
     if not text.lstrip().startswith("{"):
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.group_reset import offsets_of, reset, reset_offsets, show_plan
-from oncelog_cli.group_offsets import parse_partitions
+from oncelog_cli.group_offsets import parse_partitions, partitions_text
 from oncelog_cli.options import (
     DryRunOption,
     GroupArgument,
@@ -23,8 +23,8 @@ from oncelog_cli.options import (
     confirm,
     parsed,
 )
-from oncelog_cli.patterns import matching, some_found
-from oncelog_cli.render import Column, Output, human_time
+from oncelog_cli.patterns import among, matching, some_found
+from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of, human_time
 
 if TYPE_CHECKING:
     from oncelog import Admin, TopicPartition
@@ -32,22 +32,20 @@ if TYPE_CHECKING:
 
 app = typed.App(help="List, describe and delete consumer groups, and reset their offsets.")
 
-Groups = Annotated[
-    list[str],
-    typed.Argument(metavar="GROUP...", autocompletion=complete_groups),
-]
+Groups = Annotated[list[str], typed.Argument(metavar="GROUP...", autocompletion=complete_groups)]
 
-LIST_COLUMNS = (
+GROUP_COLUMNS = (
     Column("GROUP", "group"),
     Column("STATE", "state"),
     Column("MEMBERS", "member_count", right=True),
+)
+LIST_COLUMNS = (
+    *GROUP_COLUMNS,
     Column("COORDINATOR", "coordinator", right=True),
     Column("TYPE", "protocol_type", wide=True),
 )
 STATE_COLUMNS = (
-    Column("GROUP", "group"),
-    Column("STATE", "state"),
-    Column("MEMBERS", "member_count", right=True),
+    *GROUP_COLUMNS,
     Column("LAG", "lag", right=True),
     Column("ASSIGNOR", "assignor", show=lambda value: value or "-"),
     Column("GENERATION", "generation_id", right=True),
@@ -55,8 +53,7 @@ STATE_COLUMNS = (
     Column("LEADER", "leader", wide=True, show=lambda value: value or "-"),
 )
 OFFSET_COLUMNS = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", right=True),
+    *PARTITION_NAME,
     Column("OFFSET", "offset", right=True),
     Column("END", "end_offset", right=True),
     Column("LAG", "lag", right=True),
@@ -82,13 +79,12 @@ MEMBER_COLUMNS = (
     Column("SUBSCRIBED", "topics", wide=True),
     Column("ASSIGNMENT", "assignment", wide=True),
 )
+OFFSET_FIELDS = (
+    "offset", "end_offset", "log_start_offset", "lag", "leader_epoch", "metadata",
+    "commit_timestamp",
+)  # fmt: skip
 DELETED_COLUMNS = (Column("GROUP", "group"), Column("DELETED", "deleted"), Column("ERROR", "error"))
-DELETED_OFFSET_COLUMNS = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition"),
-    Column("DELETED", "deleted"),
-    Column("ERROR", "error"),
-)
+DELETED_OFFSET_COLUMNS = (*PARTITION_NAME, *DELETED_COLUMNS[1:])
 
 
 # ------------------------------------------------------------------------------ list
@@ -113,18 +109,11 @@ def list_groups(
     States are Empty, PreparingRebalance, CompletingRebalance, Stable and Dead.
     """
 
-    listed = cluster.ask(lambda admin: admin.list_groups(states=state or ()))
-    output.unanswered(listed.unanswered)
-    names = [group.group_id for group in listed]
-    wanted = matching(names, patterns, regex=regex) if patterns else names
+    listed = output.answered(cluster.ask(lambda admin: admin.list_groups(states=state or ())))
+    wanted = among([group.group_id for group in listed], patterns, regex=regex)
+    fields = "state member_count coordinator protocol_type"
     rows = [
-        {
-            "group": group.group_id,
-            "state": group.state,
-            "member_count": group.member_count,
-            "coordinator": group.coordinator,
-            "protocol_type": group.protocol_type,
-        }
+        {"group": group.group_id, **fields_of(group, fields)}
         for group in listed
         if group.group_id in wanted
     ]
@@ -139,9 +128,7 @@ async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Out
     """
     known: list[str] = []
     if regex:
-        listed = await admin.list_groups()
-        output.unanswered(listed.unanswered)
-        known = [group.group_id for group in listed]
+        known = [group.group_id for group in output.answered(await admin.list_groups())]
     return some_found("group", matching(known, patterns, regex=regex), patterns)
 
 
@@ -179,12 +166,8 @@ def describe(
     async def look(admin: Admin) -> Sequence[GroupDescription]:
         return await admin.describe_groups(await _names(admin, groups, regex, output))
 
-    documents = []
-    for group in cluster.ask(look):
-        if group.error is None:
-            documents.append(_described(group))
-        else:
-            output.fail(group.group_id, group.error)
+    sound = output.sound(cluster.ask(look), lambda group: group.group_id)
+    documents = [_described(group) for group in sound]
     if verbose:
         members = state = offsets = True
         output.widen()
@@ -209,24 +192,16 @@ def _described(group: GroupDescription) -> dict[str, Any]:
     for item in group.offsets:
         rows[item.partition] = {
             "offset": item.committed.offset,
-            "end_offset": item.end_offset,
-            "log_start_offset": item.log_start_offset,
-            "lag": item.lag,
-            "leader_epoch": item.committed.leader_epoch,
-            "metadata": item.committed.metadata,
-            "commit_timestamp": item.committed.commit_timestamp,
+            **fields_of(item, "end_offset log_start_offset lag"),
+            **fields_of(item.committed, "leader_epoch metadata commit_timestamp"),
         }
-    for tp in owners:
-        rows.setdefault(tp, {})  # assigned, and nothing committed yet
+    for tp in owners:  # assigned, and nothing committed yet
+        rows.setdefault(tp, dict.fromkeys(OFFSET_FIELDS))
     return {
         "group": group.group_id,
-        "state": group.state,
-        "generation_id": group.generation_id,
-        "protocol_type": group.protocol_type,
+        **fields_of(group, "state generation_id protocol_type"),
         "assignor": group.protocol_name,
-        "leader": group.leader,
-        "coordinator": group.coordinator,
-        "lag": group.lag,
+        **fields_of(group, "leader coordinator lag"),
         "member_count": len(group.members),
         "members": [_member(member) for member in group.members],
         "topics": _by_topic(group.group_id, rows),
@@ -238,27 +213,19 @@ def _by_topic(group: str, rows: Mapping[TopicPartition, Mapping[str, Any]]) -> l
     """Return the sums of each topic; a lag that is not known is not counted as none."""
     found: list[dict[str, Any]] = []
     for topic in dict.fromkeys(tp.topic for tp in sorted(rows)):
-        lags = [rows[tp].get("lag") for tp in sorted(rows) if tp.topic == topic]
+        lags = [row["lag"] for tp, row in rows.items() if tp.topic == topic]
         known = [lag for lag in lags if lag is not None]
-        found.append(
-            {
-                "group": group,
-                "topic": topic,
-                "partition_count": len(lags),
-                "lag": sum(known) if known else None,
-            }
-        )
+        row = {"group": group, "topic": topic, "partition_count": len(lags)}
+        found.append({**row, "lag": sum(known) if known else None})
     return found
 
 
 def _partition(
     tp: TopicPartition, row: Mapping[str, Any], owner: MemberDescription | None
 ) -> dict[str, Any]:
-    fields = ("offset", "end_offset", "log_start_offset", "lag", "leader_epoch")
     return {
-        "topic": tp.topic,
-        "partition": tp.partition,
-        **{field: row.get(field) for field in (*fields, "metadata", "commit_timestamp")},
+        **tp._asdict(),
+        **row,
         "member": None if owner is None else str(owner),
         "client_id": None if owner is None else owner.client_id,
         "client_host": None if owner is None else owner.client_host,
@@ -266,29 +233,15 @@ def _partition(
 
 
 def _member(member: MemberDescription) -> dict[str, Any]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(member.partitions):
-        by_topic.setdefault(topic, []).append(partition)
     return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "topics": list(member.topics),
-        "partitions": [
-            {"topic": topic, "partition": number}
-            for topic, numbers in by_topic.items()
-            for number in numbers
-        ],
-        "assignment": " ".join(
-            f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items()
-        ),
+        **fields_of(member, "member_id group_instance_id client_id client_host topics"),
+        "partitions": [tp._asdict() for tp in sorted(member.partitions)],
+        "assignment": partitions_text(member.partitions),
     }
 
 
 def _show(document: Mapping[str, Any], output: Output, *, offsets: bool, members: bool) -> None:
-    count = document["member_count"]
-    lag = document["lag"]
+    count, lag = document["member_count"], document["lag"]
     parts = [document["state"], f"{count} member{'s' * (count != 1)}"]
     parts += [f"lag {lag}"] if lag is not None else []
     parts += [document["assignor"]] if document["assignor"] else []
@@ -342,6 +295,7 @@ def delete(
     dry_run: DryRunOption = False,
 ) -> None:
     """Forget groups that have no members, and their offsets."""
+    from oncelog.admin.group_results import GroupHasMembersError
 
     async def find(admin: Admin) -> Sequence[GroupDescription]:
         names = await _names(admin, groups, regex, output)
@@ -352,7 +306,7 @@ def delete(
     for group in cluster.ask(find):
         error = group.error
         if error is None and group.members:
-            output.fail(group.group_id, _has_members(group))
+            output.fail(group.group_id, GroupHasMembersError(group.group_id, group.members))
         elif error is None:
             names.append(group.group_id)
         elif error.name == quiet:
@@ -372,12 +326,6 @@ def delete(
             for each in cluster.ask(lambda admin: admin.delete_groups(names))
         ]
     output.finish({"dry_run": dry_run, "groups": rows}, DELETED_COLUMNS)
-
-
-def _has_members(group: GroupDescription) -> Exception:
-    from oncelog.admin.group_results import GroupHasMembersError
-
-    return GroupHasMembersError(group.group_id, group.members)
 
 
 @app.command("delete-offsets")
@@ -403,8 +351,8 @@ def delete_offsets(
     for name in chosen.topics:
         if not any(tp.topic == name for tp in committed):
             output.fail(name, f"{group} has no offsets for {name}")
-    found = [tp for tp in committed if tp.topic in chosen.topics or tp in chosen.partitions]
-    rows = [{"topic": tp.topic, "partition": tp.partition, "deleted": False} for tp in found]
+    found = [tp for tp in committed if tp in chosen]
+    rows = [{**tp._asdict(), "deleted": False} for tp in found]
     if dry_run:
         for tp in found:
             output.line(f"would delete the offset of {tp}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
@@ -33,7 +33,7 @@ from oncelog_cli.options import (
     complete_transactional_ids,
     parsed,
 )
-from oncelog_cli.render import Output
+from oncelog_cli.render import Output, fields_of
 from oncelog_cli.runner import CommandError, run
 from oncelog_cli.tickets import read_receipt, read_ticket
 
@@ -42,14 +42,8 @@ if TYPE_CHECKING:
 
 app = typed.App(help="Begin, commit and abort transactions that many writers share.")
 
-IdArgument = Annotated[
-    str,
-    typed.Argument(metavar="ID", autocompletion=complete_transactional_ids),
-]
-TicketArgument = Annotated[
-    str,
-    typed.Argument(metavar="TICKET", help="A file, or JSON."),
-]
+IdArgument = Annotated[str, typed.Argument(metavar="ID", autocompletion=complete_transactional_ids)]
+TicketArgument = Annotated[str, typed.Argument(metavar="TICKET", help="A file, or JSON.")]
 
 
 @app.command()
@@ -164,14 +158,8 @@ def _finish(output: Output, ticket: Ticket, end: SharedEnd, *, wanted: bool) -> 
         output.fail("", f"{what} is {how} already")
     else:
         output.line(f"{what} {'was ' if end.already else ''}{how}{' before' * end.already}")
-    payload: dict[str, Any] = {
-        "transactional_id": ticket.transactional_id,
-        "tag": ticket.tag,
-        "ordinal": ticket.ordinal,
-        "committed": end.committed,
-        "already": end.already,
-    }
-    output.finish(payload)
+    named = fields_of(ticket, "transactional_id tag ordinal")
+    output.finish({**named, **fields_of(end, "committed already")})
 
 
 @app.command()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.group_offsets import duration_ms, parse_partitions
+from oncelog_cli.group_offsets import duration_ms, parse_partitions, partitions_text
 from oncelog_cli.options import (
     DryRunOption,
     Format,
@@ -26,41 +26,36 @@ from oncelog_cli.options import (
     confirm,
     parsed,
 )
-from oncelog_cli.patterns import matching, some_found
-from oncelog_cli.render import Column, Output, human_time
+from oncelog_cli.patterns import among, matching, some_found
+from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of, human_time
 
 if TYPE_CHECKING:
     from oncelog import Admin, TopicPartition
-    from oncelog.admin.transaction_results import (
-        FencedProducer,
-        HangingTransaction,
-        TransactionDescription,
-        TransactionListing,
-    )
+    from oncelog.admin.transaction_results import HangingTransaction, TransactionDescription
 
 app = typed.App(help="List and describe transactions, find those that hang, and end them.")
 
-
-LIST_COLUMNS = (
-    Column("TRANSACTIONAL ID", "transactional_id"),
-    Column("STATE", "state"),
+ID_AND_STATE = (Column("TRANSACTIONAL ID", "transactional_id"), Column("STATE", "state"))
+PRODUCER = (
     Column("PRODUCER", "producer_id", right=True),
+    Column("EPOCH", "producer_epoch", right=True),
+)
+LIST_COLUMNS = (
+    *ID_AND_STATE,
+    PRODUCER[0],
     Column("KIND", "kind"),
     Column("COORDINATOR", "coordinator", right=True),
 )
 DESCRIBE_COLUMNS = (
-    Column("TRANSACTIONAL ID", "transactional_id"),
-    Column("STATE", "state"),
-    Column("PRODUCER", "producer_id", right=True),
-    Column("EPOCH", "producer_epoch", right=True),
+    *ID_AND_STATE,
+    *PRODUCER,
     Column("STARTED", "start_ms", show=human_time),
     Column("TIMEOUT MS", "timeout_ms", right=True),
     Column("PARTITIONS", "partition_names"),
     Column("COORDINATOR", "coordinator", right=True, wide=True),
 )
 SHARED_COLUMNS = (
-    Column("TRANSACTIONAL ID", "transactional_id"),
-    Column("STATE", "state"),
+    *ID_AND_STATE,
     Column("ORDINAL", "ordinal", right=True),
     Column("TAG", "tag", right=True),
     Column("LAST COMMITTED", "last_committed_tag", right=True),
@@ -72,31 +67,22 @@ SHARED_COLUMNS = (
 )
 WRITER_COLUMNS = (
     Column("WRITER", "writer"),
-    Column("PRODUCER", "producer_id", right=True),
+    PRODUCER[0],
     Column("PARTITIONS", "partition_names"),
 )
 HANGING_COLUMNS = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", right=True),
+    *PARTITION_NAME,
     Column("START OFFSET", "start_offset", right=True),
-    Column("PRODUCER", "producer_id", right=True),
-    Column("EPOCH", "producer_epoch", right=True),
+    *PRODUCER,
     Column("LAST WRITE", "last_timestamp_ms", show=human_time),
     Column("TRANSACTIONAL ID", "transactional_id"),
     Column("COORDINATOR EPOCH", "coordinator_epoch", right=True, wide=True),
 )
-ABORTED_COLUMNS = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition"),
-    Column("PRODUCER", "producer_id"),
-    Column("EPOCH", "producer_epoch"),
-    Column("TRANSACTIONAL ID", "transactional_id"),
-)
+ABORTED_COLUMNS = (*PARTITION_NAME, *PRODUCER, ID_AND_STATE[0])
 FENCED_COLUMNS = (
-    Column("TRANSACTIONAL ID", "transactional_id"),
+    ID_AND_STATE[0],
     Column("FENCED", "fenced"),
-    Column("PRODUCER", "producer_id"),
-    Column("EPOCH", "producer_epoch"),
+    *PRODUCER,
     Column("ERROR", "error"),
 )
 
@@ -139,32 +125,19 @@ def list_transactions(
             states=state or (), producer_ids=producer_id or (), older_than_ms=older_than_ms
         )
     )
-    output.unanswered(listed.unanswered)
-    names = [item.transactional_id for item in listed]
-    wanted = listed_ids(names, patterns or (), regex=regex)
-    rows = [_listed(item) for item in listed if item.transactional_id in wanted]
+    names = [item.transactional_id for item in output.answered(listed)]
+    wanted = among(names, patterns, regex=regex)
+    rows = [
+        {
+            **fields_of(item, "transactional_id state producer_id shared"),
+            "kind": "shared" if item.shared else "ordinary",
+            "coordinator": item.coordinator,
+        }
+        for item in listed
+        if item.transactional_id in wanted
+    ]
     output.table(LIST_COLUMNS, rows)
     output.finish({"transactions": rows})
-
-
-def listed_ids(names: Sequence[str], patterns: Sequence[str], *, regex: bool) -> list[str]:
-    """Return those of the existing ids that are meant; without patterns return all.
-
-    A list shows what is there: an id that does not exist, or is of another kind, is not in it.
-    """
-    wanted = matching(names, patterns, regex=regex) if patterns else names
-    return [name for name in names if name in wanted]
-
-
-def _listed(item: TransactionListing) -> dict[str, Any]:
-    return {
-        "transactional_id": item.transactional_id,
-        "state": item.state,
-        "producer_id": item.producer_id,
-        "shared": item.shared,
-        "kind": "shared" if item.shared else "ordinary",
-        "coordinator": item.coordinator,
-    }
 
 
 async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:
@@ -174,8 +147,7 @@ async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Out
     """
     known: list[str] = []
     if regex:
-        listed = await admin.list_transactions()
-        output.unanswered(listed.unanswered)
+        listed = output.answered(await admin.list_transactions())
         known = [item.transactional_id for item in listed]
     return some_found("transactional id", matching(known, patterns, regex=regex), patterns)
 
@@ -205,21 +177,18 @@ async def described_transactions(
 
     :raises CommandError: none is meant.
     """
-    return await _documents(admin, await _names(admin, patterns, regex, output), output)
+    names = await _names(admin, patterns, regex, output)
+    return [_document(item) for item in await _known(admin, names, output)]
 
 
 async def listed_shared(
     admin: Admin, patterns: Sequence[str], regex: bool, output: Output
 ) -> list[dict[str, Any]]:
     """Return one document for each id of shared transactions; failures are reported."""
-    listed = await admin.list_transactions()
-    output.unanswered(listed.unanswered)
+    listed = output.answered(await admin.list_transactions())
     names = [item.transactional_id for item in listed if item.shared]
-    return await _documents(admin, listed_ids(names, patterns, regex=regex), output)
-
-
-async def _documents(admin: Admin, names: Sequence[str], output: Output) -> list[dict[str, Any]]:
-    return [_document(item) for item in await _known(admin, names, output)]
+    wanted = among(names, patterns, regex=regex)
+    return [_document(item) for item in await _known(admin, wanted, output)]
 
 
 async def _known(
@@ -227,10 +196,7 @@ async def _known(
 ) -> list[TransactionDescription]:
     """Return the descriptions of those that can be described; the others have failed."""
     described = await admin.describe_transactions(names) if names else ()
-    for item in described:
-        if item.error is not None:
-            output.fail(item.transactional_id, item.error)
-    return [item for item in described if item.error is None]
+    return output.sound(described, lambda item: item.transactional_id)
 
 
 def show_transactions(
@@ -261,25 +227,13 @@ def show_transactions(
 
 def _document(item: TransactionDescription) -> dict[str, Any]:
     return {
-        "transactional_id": item.transactional_id,
-        "state": item.state,
-        "coordinator": item.coordinator,
-        "producer_id": item.producer_id,
-        "producer_epoch": item.producer_epoch,
-        "timeout_ms": item.timeout_ms,
-        "start_ms": item.start_ms,
+        **fields_of(item, "transactional_id state coordinator producer_id producer_epoch"),
+        **fields_of(item, "timeout_ms start_ms"),
         **_partitions(item.partitions),
-        "shared": item.shared,
-        "ordinal": item.ordinal,
-        "tag": item.tag,
-        "last_committed_tag": item.last_committed_tag,
+        **fields_of(item, "shared ordinal tag last_committed_tag"),
         "writer_count": len(item.writers),
         "writers": [
-            {
-                "writer": writer.writer,
-                "producer_id": writer.producer_id,
-                **_partitions(writer.partitions),
-            }
+            {**fields_of(writer, "writer producer_id"), **_partitions(writer.partitions)}
             for writer in item.writers
         ],
     }
@@ -287,15 +241,9 @@ def _document(item: TransactionDescription) -> dict[str, Any]:
 
 def _partitions(partitions: Iterable[TopicPartition]) -> dict[str, Any]:
     named = sorted(partitions)
-    by_topic: dict[str, list[int]] = {}
-    for tp in named:
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
     return {
-        "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in named],
-        "partition_names": " ".join(
-            f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items()
-        )
-        or None,
+        "partitions": [tp._asdict() for tp in named],
+        "partition_names": partitions_text(named) or None,
     }
 
 
@@ -350,7 +298,7 @@ def find_hanging(
     for error in found.errors:
         output.fail("", error)
     if found.undecided:
-        output.unanswered(found.unanswered)
+        output.answered(found)
         count = len(found.undecided)
         output.fail("", f"{count} more may hang: not all coordinators could be asked")
     rows = [_hanging(item) for item in found]
@@ -359,14 +307,11 @@ def find_hanging(
 
 
 def _hanging(item: HangingTransaction) -> dict[str, Any]:
+    producer = "producer_id producer_epoch last_timestamp_ms coordinator_epoch"
     return {
-        "topic": item.partition.topic,
-        "partition": item.partition.partition,
+        **item.partition._asdict(),
         "start_offset": item.start_offset,
-        "producer_id": item.producer.producer_id,
-        "producer_epoch": item.producer.producer_epoch,
-        "last_timestamp_ms": item.producer.last_timestamp_ms,
-        "coordinator_epoch": item.producer.coordinator_epoch,
+        **fields_of(item.producer, producer),
         "transactional_id": item.transactional_id,
     }
 
@@ -416,16 +361,11 @@ def abort(
         )
     )
     by = aborted.transactional_id
-    row = {
-        "topic": topic,
-        "partition": partition,
-        "producer_id": aborted.producer_id,
-        "producer_epoch": aborted.producer_epoch,
-        "transactional_id": by,
-    }
+    ended = fields_of(aborted, "producer_id producer_epoch transactional_id")
+    row = {"topic": topic, "partition": partition, **ended}
     how = "by a marker in this partition" if by is None else f"by the coordinator of {by}"
     done = "would abort" if dry_run else "aborted"
-    output.line(f"{done} the transaction of producer {row['producer_id']}, {how}")
+    output.line(f"{done} the transaction of producer {aborted.producer_id}, {how}")
     output.finish({"dry_run": dry_run, "aborted": row}, ABORTED_COLUMNS, [row])
 
 
@@ -452,18 +392,9 @@ def fence(
             output.line(f"would fence {name}")
     elif names:
         confirm(f"Abort what is open of {', '.join(names)}, and fence the producers?", yes)
-        fenced = cluster.ask(lambda admin: admin.fence_producers(names))
-        rows = [
-            output.outcome(_fenced(each), "fenced", each.transactional_id, each.error)
-            for each in fenced
-        ]
+        rows = []
+        for each in cluster.ask(lambda admin: admin.fence_producers(names)):
+            row: dict[str, Any] = {"transactional_id": each.transactional_id, "fenced": False}
+            row |= fields_of(each, "producer_id producer_epoch")
+            rows.append(output.outcome(row, "fenced", each.transactional_id, each.error))
     output.finish({"dry_run": dry_run, "transactions": rows}, FENCED_COLUMNS)
-
-
-def _fenced(item: FencedProducer) -> dict[str, Any]:
-    return {
-        "transactional_id": item.transactional_id,
-        "fenced": False,
-        "producer_id": item.producer_id,
-        "producer_epoch": item.producer_epoch,
-    }
