@@ -111,6 +111,10 @@ YesOption = Annotated[bool, typed.Option("--yes", "-y", help="Do not ask.")]
 DryRunOption = Annotated[
     bool, typed.Option("--dry-run", help="Only check and say what would be done.")
 ]
+OnlyBrokersOption = Annotated[
+    list[int] | None,
+    typed.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),
+]
 RegexOption = Annotated[
     bool, typed.Option("--regex", "-r", help="Names are regular expressions that match whole.")
 ]
@@ -187,11 +191,7 @@ def _local_bootstrap() -> str | None:
 
 def complete_topics(ctx: typed.Context, incomplete: str) -> list[str]:
     """Topic names for the shell; none when the cluster does not answer at once."""
-
-    async def names(admin: Admin) -> list[str]:
-        return await admin.list_topics()
-
-    return _complete(ctx, incomplete, "topics", names)
+    return _complete(ctx, incomplete, "topics", lambda admin: admin.list_topics())
 
 
 def complete_groups(ctx: typed.Context, incomplete: str) -> list[str]:
@@ -261,6 +261,19 @@ def key_values(option: str, items: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"{option} {key!r} is given twice")
         pairs[key] = value
     return pairs
+
+
+def set_and_deleted(assignments: Iterable[str], deleted: Iterable[str]) -> dict[str, str | None]:
+    """Return the settings of ``--config``, and None for those of ``--delete-config``.
+
+    :raises UsageError: an item without '=', a key that is named twice, or a contradiction.
+    """
+    entries: dict[str, str | None] = {**key_values("--config", assignments)}
+    for key in deleted:
+        if key in entries:
+            raise UsageError(f"{key!r} is set and deleted at once")
+        entries[key] = None
+    return entries
 
 
 def typed_values(option: str, items: Iterable[str]) -> dict[str, Any]:

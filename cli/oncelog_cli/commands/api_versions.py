@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.options import OnlyBrokersOption
 from oncelog_cli.render import Column, Output
 
 COLUMNS = (
@@ -19,21 +17,16 @@ COLUMNS = (
 def api_versions(
     output: Output,
     cluster: NamedCluster,
-    broker: Annotated[
-        list[int] | None,
-        typed.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),
-    ] = None,
+    broker: OnlyBrokersOption = None,
 ) -> None:
     """Show the APIs that brokers speak; after an upgrade, those that differ stand in rows of
     their own."""
-
     speakers: dict[tuple[str, int, int], list[int]] = {}
-    for answer in cluster.ask(lambda admin: admin.describe_api_versions(broker or None)):
-        if answer.error is not None:
-            output.fail(f"broker {answer.broker_id}", answer.error)
+    answers = cluster.ask(lambda admin: admin.describe_api_versions(broker or None))
+    for answer in output.sound(answers, lambda answer: f"broker {answer.broker_id}"):
         for name, (low, high) in answer.versions.items():
             speakers.setdefault((name, low, high), []).append(answer.broker_id)
-    rows: list[dict[str, Any]] = [
+    rows = [
         {"api": name, "version_min": low, "version_max": high, "brokers": brokers}
         for (name, low, high), brokers in sorted(speakers.items())
     ]

@@ -11,18 +11,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from oncelog_cli import extras, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.broker_health import health
 from oncelog_cli.local.broker import broker_command, broker_environment, config_arguments
 from oncelog_cli.options import UsageError
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import Column, Output, fields_of
 from oncelog_cli.runner import EXIT_OK, EXIT_USAGE, CommandError
-
-if TYPE_CHECKING:
-    pass
 
 app = typed.App(invoke_without_command=True)
 config_app = typed.App(help="Check and show the settings of a broker.")
@@ -151,8 +148,7 @@ def _running(broker_id: int, cluster: NamedCluster) -> list[dict[str, Any]]:
         raise outcome.error
     return [
         {
-            "key": setting.key,
-            "value": setting.value,
+            **fields_of(setting, "key value"),
             "origin": setting.source,
             "dynamic": not setting.read_only,
             "default": None,

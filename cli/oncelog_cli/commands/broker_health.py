@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.exits import EXIT_UNHEALTHY, UsageError
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import Column, Output, address_text
 from oncelog_cli.runner import run
 
 HOST_VARIABLE = "ONCELOG_METRICS_HOST"
@@ -43,10 +43,8 @@ class Probe(StrEnum):
     LIVE = "live"
     STARTED = "started"
 
-    @property
-    def path(self) -> str:
-        """Return the path that the probe asks for."""
-        return {"ready": "/readyz", "live": "/livez", "started": "/startupz"}[self.value]
+
+PATHS = {Probe.READY: "/readyz", Probe.LIVE: "/livez", Probe.STARTED: "/startupz"}
 
 
 def health(
@@ -77,8 +75,8 @@ def health(
     Asks the HTTP port that the broker has with metrics_port set.
     """
     host, port = http_address(address, os.environ)
-    found = run(_ask(host, port, probe.path, timeout))
-    row = {"address": f"[{host}]:{port}" if ":" in host else f"{host}:{port}", **found}
+    found = run(_ask(host, port, PATHS[probe], timeout))
+    row = {"address": address_text(host, port), **found}
     output.table(COLUMNS, [row])
     output.finish(row)
     if not found["ok"]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.cluster_health import health
-from oncelog_cli.options import RegexOption, SomeTopicsArgument
-from oncelog_cli.render import Column, Output, human_bytes
+from oncelog_cli.options import OnlyBrokersOption, RegexOption, SomeTopicsArgument
+from oncelog_cli.render import PARTITION_NAME, Column, Output, address_text, fields_of, human_bytes
 
 if TYPE_CHECKING:
     from oncelog import Admin
@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 def _show_listeners(listeners: Mapping[str, Mapping[str, Any]]) -> str:
-    return "  ".join(
-        f"{name}={_address(item['host'], item['port'])}" for name, item in listeners.items()
-    )
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return "  ".join(f"{name}={address_text(**item)}" for name, item in listeners.items())
 
 
 BROKER_COLUMNS = (
@@ -37,7 +31,7 @@ BROKER_COLUMNS = (
     Column("EPOCH", "broker_epoch", wide=True, right=True),
 )
 DIRECTORY_COLUMNS = (
-    Column("BROKER", "broker_id", right=True),
+    BROKER_COLUMNS[0],
     Column("DIRECTORY", "path"),
     Column("REPLICAS", "replica_count", right=True),
     Column("SIZE", "size_bytes", right=True, show=human_bytes),
@@ -45,9 +39,8 @@ DIRECTORY_COLUMNS = (
     Column("TOTAL", "total_bytes", right=True, show=human_bytes),
 )
 REPLICA_COLUMNS = (
-    Column("BROKER", "broker_id", right=True),
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", right=True),
+    BROKER_COLUMNS[0],
+    *PARTITION_NAME,
     Column("SIZE", "size_bytes", right=True, show=human_bytes),
     Column("START", "log_start_offset", right=True),
     Column("END", "log_end_offset", right=True),
@@ -83,9 +76,7 @@ def describe(
     found = cluster.ask(lambda admin: admin.describe_cluster())
     rows = [
         {
-            "broker_id": broker.broker_id,
-            "broker_epoch": broker.broker_epoch,
-            "rack": broker.rack,
+            **fields_of(broker, "broker_id broker_epoch rack"),
             "is_controller": broker.broker_id == found.controller_id,
             "listeners": {
                 name: {"host": host, "port": port}
@@ -99,14 +90,8 @@ def describe(
     output.line(f"controller  {leader}, epoch {found.controller_epoch}")
     output.line()
     output.table(BROKER_COLUMNS, rows)
-    output.finish(
-        {
-            "cluster_id": found.cluster_id,
-            "controller_id": found.controller_id,
-            "controller_epoch": found.controller_epoch,
-            "brokers": rows,
-        }
-    )
+    whole = fields_of(found, "cluster_id controller_id controller_epoch")
+    output.finish({**whole, "brokers": rows})
 
 
 def log_dirs(
@@ -114,10 +99,7 @@ def log_dirs(
     cluster: NamedCluster,
     topics: SomeTopicsArgument = None,
     regex: RegexOption = False,
-    broker: Annotated[
-        list[int] | None,
-        typed.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),
-    ] = None,
+    broker: OnlyBrokersOption = None,
     replicas: Annotated[
         bool, typed.Option("--replicas", help="Every replica, not only sums.")
     ] = False,
@@ -128,12 +110,10 @@ def log_dirs(
         names = await clients.topics_named(admin, topics, regex=regex) if topics else None
         return await admin.describe_log_dirs(broker or None, topics=names)
 
-    directories = []
-    for item in cluster.ask(look):
-        if item.error is not None:
-            output.fail(f"broker {item.broker_id} {item.path}".rstrip(), item.error)
-        else:
-            directories.append(_directory(item))
+    sound = output.sound(
+        cluster.ask(look), lambda item: f"broker {item.broker_id} {item.path}".rstrip()
+    )
+    directories = [_directory(item) for item in sound]
     if replicas:
         rows = [
             {"broker_id": row["broker_id"], "path": row["path"], **replica}
@@ -148,22 +128,12 @@ def log_dirs(
 
 def _directory(item: LogDirDescription) -> dict[str, Any]:
     held = sorted(item.replicas, key=lambda replica: replica.partition)
+    fields = "size_bytes log_start_offset log_end_offset high_watermark"
     return {
-        "broker_id": item.broker_id,
-        "path": item.path,
-        "total_bytes": item.total_bytes,
-        "free_bytes": item.free_bytes,
+        **fields_of(item, "broker_id path total_bytes free_bytes"),
         "size_bytes": sum(replica.size_bytes for replica in held),
         "replica_count": len(held),
         "replicas": [
-            {
-                "topic": replica.partition.topic,
-                "partition": replica.partition.partition,
-                "size_bytes": replica.size_bytes,
-                "log_start_offset": replica.log_start_offset,
-                "log_end_offset": replica.log_end_offset,
-                "high_watermark": replica.high_watermark,
-            }
-            for replica in held
+            {**replica.partition._asdict(), **fields_of(replica, fields)} for replica in held
         ],
     }

@@ -30,7 +30,7 @@ from oncelog_cli.health import (
     wrong_ones,
 )
 from oncelog_cli.options import UsageError, parsed
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import Column, Output, fields_of
 from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
@@ -229,10 +229,5 @@ def _show(checks: Sequence[HealthCheck], output: Output) -> None:
 
 
 def _row(check: HealthCheck) -> dict[str, Any]:
-    return {
-        "check": check.name,
-        "status": str(check.status),
-        "count": check.count,
-        "detail": check.detail,
-        "items": list(check.items),
-    }
+    status = {"check": check.name, "status": str(check.status)}
+    return {**status, **fields_of(check, "count detail items")}

@@ -6,13 +6,19 @@ environment; ``--default`` means all brokers. A resource that fails does not sto
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.options import DryRunOption, RegexOption, UsageError, complete_topics, key_values
-from oncelog_cli.render import Column, Output
+from oncelog_cli.options import (
+    DryRunOption,
+    RegexOption,
+    UsageError,
+    complete_topics,
+    set_and_deleted,
+)
+from oncelog_cli.render import Column, Output, fields_of
 
 if TYPE_CHECKING:
     from oncelog import Admin
@@ -73,8 +79,9 @@ def describe(
 
     async def look(admin: Admin) -> Sequence[ConfigOutcome]:
         names = await _topics(admin, topic or [], regex)
-        ids: list[int | None] = [*(broker or ()), *([None] if default else [])]
-        return await admin.describe_configs(topics=names, brokers=ids, keys=keys)
+        return await admin.describe_configs(
+            topics=names, brokers=_brokers(broker, default), keys=keys
+        )
 
     rows = []
     for outcome in cluster.ask(look):
@@ -94,6 +101,10 @@ def _check_named(topics: list[str] | None, brokers: list[int] | None, default: b
         raise UsageError("of what? Give --topic, --broker or --default")
 
 
+def _brokers(named: list[int] | None, default: bool) -> list[int | None]:
+    return [*(named or ()), *([None] if default else [])]
+
+
 async def _topics(admin: Admin, patterns: Sequence[str], regex: bool) -> list[str]:
     return await clients.topics_named(admin, patterns, regex=regex) if patterns else []
 
@@ -108,13 +119,8 @@ def _rows(outcome: ConfigOutcome, *, every: bool) -> list[dict[str, Any]]:
     return [
         {
             "resource": _label(outcome),
-            "kind": outcome.kind,
-            "name": outcome.name,
-            "key": setting.key,
-            "value": setting.value,
-            "source": setting.source,
-            "read_only": setting.read_only,
-            "documentation": setting.documentation,
+            **fields_of(outcome, "kind name"),
+            **fields_of(setting, "key value source read_only documentation"),
         }
         for setting in sorted(outcome.settings.values(), key=lambda setting: setting.key)
         if every or setting.source != "default"
@@ -152,7 +158,9 @@ def alter(
     Values are checked before anything changes. What a broker takes only with a restart is refused.
     """
     _check_named(topic, broker, default)
-    entries = _entries(assignments or [], delete or [])
+    entries = set_and_deleted(assignments or (), delete or ())
+    if not entries:
+        raise UsageError("say what to change: --config or --delete-config")
 
     async def change(admin: Admin) -> list[ConfigOutcome]:
         changed: list[ConfigOutcome] = []
@@ -160,19 +168,15 @@ def alter(
         if names:
             changes = dict.fromkeys(names, entries)
             changed += await admin.alter_configs(changes, validate_only=dry_run)
-        ids: list[int | None] = [*(broker or ()), *([None] if default else [])]
-        if ids:
+        if ids := _brokers(broker, default):
             of_brokers = dict.fromkeys(ids, entries)
             changed += await admin.alter_broker_configs(of_brokers, validate_only=dry_run)
         return changed
 
     rows = []
     for outcome in cluster.ask(change):
-        row: dict[str, Any] = {
-            "kind": outcome.kind,
-            "name": outcome.name,
-            "altered": outcome.error is None and not dry_run,
-        }
+        row = fields_of(outcome, "kind name")
+        row["altered"] = outcome.error is None and not dry_run
         if outcome.error is None:
             output.line(f"{'would alter' if dry_run else 'altered'} {_label(outcome)}")
         else:
@@ -180,18 +184,3 @@ def alter(
             row["error"] = outcome.error.name
         rows.append(row)
     output.finish({"dry_run": dry_run, "configs": rows})
-
-
-def _entries(assignments: Sequence[str], delete: Sequence[str]) -> Mapping[str, str | None]:
-    """Return the settings to set, and None for those to delete.
-
-    :raises UsageError: nothing, or a contradiction.
-    """
-    entries: dict[str, str | None] = {**key_values("--config", assignments)}
-    for key in delete:
-        if key in entries:
-            raise UsageError(f"{key!r} is set and deleted at once")
-        entries[key] = None
-    if not entries:
-        raise UsageError("say what to change: --config or --delete-config")
-    return entries

@@ -7,15 +7,15 @@ A partition that cannot be trimmed does not stop the others.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.group_offsets import Chosen, parse_partitions, read_csv
+from oncelog_cli.commands.group_reset import read_offsets_file
+from oncelog_cli.group_offsets import Chosen, Partition, parse_partitions, read_csv
 from oncelog_cli.offset_range import Base, HeldOffsets, RangePoint, parse_range, resolve_start
 from oncelog_cli.options import (
     DryRunOption,
@@ -25,15 +25,14 @@ from oncelog_cli.options import (
     confirm,
     parsed,
 )
-from oncelog_cli.render import Column, Output, counted
+from oncelog_cli.render import PARTITION_NAME, Column, Output, counted
 from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import Admin, Consumer, TopicPartition
 
 COLUMNS = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", right=True),
+    *PARTITION_NAME,
     Column("START", "start_offset", right=True),
     Column("END", "end_offset", right=True),
     Column("BEFORE", "before_offset", right=True),
@@ -88,18 +87,12 @@ def delete_records(
     output.finish({"dry_run": dry_run, "partitions": rows})
 
 
-class _Wanted:
-    """These partitions are meant, each up to an offset."""
+class _Wanted(NamedTuple):
+    """These partitions are meant, up to one point or each up to an offset."""
 
-    def __init__(
-        self,
-        chosen: Chosen | None = None,
-        point: RangePoint | None = None,
-        offsets: Mapping[tuple[str, int], int] | None = None,
-    ) -> None:
-        self.chosen = chosen
-        self.point = point
-        self.offsets = offsets or {}
+    chosen: Chosen
+    point: RangePoint | None
+    offsets: Mapping[Partition, int]
 
 
 def _wanted(topics: list[str], before: str | None, from_file: Path | None) -> _Wanted:
@@ -110,37 +103,38 @@ def _wanted(topics: list[str], before: str | None, from_file: Path | None) -> _W
     if from_file is not None:
         if topics or before is not None:
             raise UsageError("--from-file names partitions and offsets itself")
-        return _Wanted(offsets=_read_file(from_file))
+        offsets = _read_file(from_file)
+        return _Wanted(Chosen(partitions=tuple(offsets)), None, offsets)
     if not topics or before is None:
         raise UsageError("say which topics, and --before what; or give --from-file")
     chosen = parsed("", parse_partitions, topics)
     asked = parsed("", parse_range, before, int(time.time() * 1000))
     if asked.end is not None:
         raise UsageError(f"--before {before!r} is a range: give one point")
-    return _Wanted(chosen, asked.start)
+    return _Wanted(chosen, asked.start, {})
 
 
-def _read_file(path: Path) -> dict[tuple[str, int], int]:
-    try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-        found = (
-            _parse_json(text) if text.lstrip().startswith("{") else read_csv(text.splitlines(), "")
-        )
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"--from-file {path}: {reason}") from None
+def _read_file(path: Path) -> dict[Partition, int]:
+    found = read_offsets_file(path, _parse)
     if not found:
         raise UsageError(f"--from-file {path}: no offsets")
     return found
 
 
-def _parse_json(text: str) -> dict[tuple[str, int], int]:
+def _parse(lines: TextIO) -> dict[Partition, int]:
+    text = lines.read()
+    if text.lstrip().startswith("{"):
+        return _parse_json(text)
+    return read_csv(text.splitlines(), "")
+
+
+def _parse_json(text: str) -> dict[Partition, int]:
     """Parse Kafka's file: ``{"partitions": [{"topic": "t", "partition": 0, "offset": 5}]}``.
 
     :raises ValueError: it is no such file.
     """
     document = json.loads(text)
-    found: dict[tuple[str, int], int] = {}
+    found: dict[Partition, int] = {}
     rows = document.get("partitions")
     if not isinstance(rows, list):
         raise ValueError('there is no list "partitions"')
@@ -180,8 +174,7 @@ async def _plan(servers: str, wanted: _Wanted, output: Output) -> list[dict[str,
             output.fail(str(tp), f"{tp}: offset {offset} is not committed, it ends at {held.end}")
         rows.append(
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
+                **tp._asdict(),
                 "start_offset": held.start,
                 "end_offset": held.end,
                 "before_offset": offset,
@@ -199,11 +192,10 @@ async def _partitions(consumer: Consumer, wanted: _Wanted) -> list[TopicPartitio
     """
     from oncelog import TopicPartition
 
-    chosen = wanted.chosen or Chosen(partitions=tuple(wanted.offsets))
     named: dict[TopicPartition, None] = {}
-    for topic in chosen.topics:
+    for topic in wanted.chosen.topics:
         named.update(dict.fromkeys(await consumer.partitions_for(topic)))
-    for topic, number in chosen.partitions:
+    for topic, number in wanted.chosen.partitions:
         tp = TopicPartition(topic, number)
         if tp not in await consumer.partitions_for(topic):
             raise CommandError(f"topic {topic!r} has no partition {number}")

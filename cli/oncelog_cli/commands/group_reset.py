@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.group_offsets import (
     Chosen,
+    Partition,
     csv_line,
     duration_ms,
     parse_partitions,
@@ -24,7 +25,7 @@ from oncelog_cli.group_offsets import (
     time_ms,
 )
 from oncelog_cli.options import GroupArgument, UsageError, complete_groups, parsed
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of
 from oncelog_cli.runner import CommandError
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
     from oncelog.admin.group_results import ResetPlan
 
 COLUMNS = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", right=True),
+    *PARTITION_NAME,
     Column("OLD", "old", right=True),
     Column("NEW", "new", right=True),
     Column("START", "log_start_offset", right=True),
@@ -170,16 +170,25 @@ def _chosen(topics: list[str], all_topics: bool, option: str) -> Chosen | None:
     return parsed("--topic", parse_partitions, topics)
 
 
-def _read_file(path: Path, group: str) -> dict[tuple[str, int], int]:
+def read_offsets_file(
+    path: Path, parse: Callable[[TextIO], dict[Partition, int]]
+) -> dict[Partition, int]:
+    """Return what a parser makes of a file; ``-`` is standard input.
+
+    :raises UsageError: it cannot be read, or the parser makes nothing of it.
+    """
     try:
         if str(path) == "-":
-            found = read_csv(sys.stdin, group)
-        else:
-            with path.open(encoding="utf-8", newline="") as lines:
-                found = read_csv(lines, group)
+            return parse(sys.stdin)
+        with path.open(encoding="utf-8", newline="") as lines:
+            return parse(lines)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"--from-file {path}: {reason}") from None
+
+
+def _read_file(path: Path, group: str) -> dict[Partition, int]:
+    found = read_offsets_file(path, lambda lines: read_csv(lines, group))
     if not found:
         raise UsageError(f"--from-file {path}: no offsets for {group}")
     return found
@@ -206,7 +215,7 @@ def _where(option: str, value: Any) -> OffsetReset:
             return OffsetReset.to_timestamp(max(now_ms - duration_ms(value), 0))
 
 
-async def offsets_of(admin: Admin, group: str, chosen: Chosen | None) -> dict[tuple[str, int], int]:
+async def offsets_of(admin: Admin, group: str, chosen: Chosen | None) -> dict[Partition, int]:
     """Return another group's committed offsets of the chosen partitions.
 
     :raises CommandError: it has committed nothing there.
@@ -215,8 +224,7 @@ async def offsets_of(admin: Admin, group: str, chosen: Chosen | None) -> dict[tu
     found = {
         (tp.topic, tp.partition): item.offset
         for tp, item in committed.items()
-        if item is not None
-        and (chosen is None or tp.topic in chosen.topics or tuple(tp) in chosen.partitions)
+        if item is not None and (chosen is None or tp in chosen)
     }
     if not found:
         raise CommandError(f"{group} has committed nothing there")
@@ -228,33 +236,28 @@ async def reset(
     group: str,
     chosen: Chosen | None,
     where: OffsetReset | None,
-    offsets: Mapping[tuple[str, int], int] | None,
+    offsets: Mapping[Partition, int] | None,
     *,
     execute: bool,
 ) -> tuple[ResetPlan, dict[TopicPartition, Exception]]:
-    """Return the plan, and with ``execute`` what has failed of it."""
-    plan = await _plan(admin, group, chosen, where, offsets)
-    outcomes = await admin.reset_group_offsets(plan) if execute else ()
-    return plan, {each.partition: each.error for each in outcomes if each.error is not None}
+    """Return the plan, and with ``execute`` what has failed of it.
 
-
-async def _plan(
-    admin: Admin,
-    group: str,
-    chosen: Chosen | None,
-    where: OffsetReset | None,
-    offsets: Mapping[tuple[str, int], int] | None,
-) -> ResetPlan:
+    :param offsets: where each partition goes; None: all of the chosen ones go ``where``.
+    """
     from oncelog import TopicPartition
 
     if offsets is not None:
         wanted = {TopicPartition(*name): offset for name, offset in offsets.items()}
-        return await admin.plan_offset_reset(group, wanted)
-    assert where is not None
-    if chosen is None:
-        return await admin.plan_offset_reset(group, where)
-    named = [TopicPartition(*name) for name in chosen.partitions]
-    return await admin.plan_offset_reset(group, where, topics=chosen.topics, partitions=named)
+        plan = await admin.plan_offset_reset(group, wanted)
+    else:
+        assert where is not None
+        named: dict[str, Any] = {}
+        if chosen is not None:
+            partitions = [TopicPartition(*name) for name in chosen.partitions]
+            named = {"topics": chosen.topics, "partitions": partitions}
+        plan = await admin.plan_offset_reset(group, where, **named)
+    outcomes = await admin.reset_group_offsets(plan) if execute else ()
+    return plan, {each.partition: each.error for each in outcomes if each.error is not None}
 
 
 def show_plan(
@@ -274,13 +277,9 @@ def show_plan(
             output.fail(str(tp), failed[tp])
         rows.append(
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
+                **tp._asdict(),
                 "old": row.current,
-                "new": row.new,
-                "log_start_offset": row.log_start_offset,
-                "end_offset": row.end_offset,
-                "note": row.note,
+                **fields_of(row, "new log_start_offset end_offset note"),
                 "reset": execute and row.new is not None and tp not in failed,
             }
         )

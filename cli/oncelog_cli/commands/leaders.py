@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.commands.partitions import LEADER
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_cli.options import (
     DryRunOption,
@@ -20,7 +21,7 @@ from oncelog_cli.options import (
     confirm,
     parsed,
 )
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of
 from oncelog_cli.runner import CommandError
 
 if TYPE_CHECKING:
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
 
 COLUMNS = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", right=True),
-    Column("LEADER", "leader", right=True, show=lambda value: "none" if value < 0 else str(value)),
+    *PARTITION_NAME,
+    LEADER,
     Column("PREFERRED", "preferred", right=True),
     Column("RESULT", "result"),
 )
@@ -69,17 +69,13 @@ def elect_leaders(
     chosen = parsed("--topic", parse_partitions, topic) if topic else None
     rows = cluster.ask(lambda admin: _candidates(admin, chosen, unclean=unclean))
     needed = [row for row in rows if row["result"] == "needed"]
-    if dry_run:
-        output.table(COLUMNS, rows)
-        output.finish({"dry_run": True, "unclean": unclean, "partitions": rows})
-        return
-    if unclean and needed:
-        names = ", ".join(f"{row['topic']}-{row['partition']}" for row in needed)
-        confirm(f"Elect leaders of {names} that may lack acknowledged records?", yes)
-    if needed:
+    if needed and not dry_run:
+        if unclean:
+            names = ", ".join(f"{row['topic']}-{row['partition']}" for row in needed)
+            confirm(f"Elect leaders of {names} that may lack acknowledged records?", yes)
         cluster.ask(lambda admin: _elect(admin, needed, output, unclean=unclean))
     output.table(COLUMNS, rows)
-    output.finish({"dry_run": False, "unclean": unclean, "partitions": rows})
+    output.finish({"dry_run": dry_run, "unclean": unclean, "partitions": rows})
 
 
 async def _candidates(
@@ -100,23 +96,15 @@ async def _candidates(
         if item.error is not None:
             raise item.error
         for part in item.partitions:
-            if chosen is not None and not (
-                item.topic in chosen.topics or (item.topic, part.partition) in chosen.partitions
-            ):
+            if chosen is not None and (item.topic, part.partition) not in chosen:
                 continue
             seen.add((item.topic, part.partition))
             preferred = part.replicas[0] if part.replicas else -1
             wanted = part.leader < 0 if unclean else part.leader != preferred
             if wanted or chosen is not None:
-                rows.append(
-                    {
-                        "topic": item.topic,
-                        "partition": part.partition,
-                        "leader": part.leader,
-                        "preferred": preferred,
-                        "result": "needed" if wanted else "not needed",
-                    }
-                )
+                row = {"topic": item.topic, **fields_of(part, "partition leader")}
+                result = "needed" if wanted else "not needed"
+                rows.append({**row, "preferred": preferred, "result": result})
     for name, number in chosen.partitions if chosen is not None else ():
         if (name, number) not in seen:
             raise CommandError(f"topic {name!r} has no partition {number}")

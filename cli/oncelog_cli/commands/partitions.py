@@ -10,7 +10,7 @@ from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.cluster_health import min_insync_replicas
 from oncelog_cli.health import needed_isr
 from oncelog_cli.options import RegexOption, SomeTopicsArgument
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of
 
 if TYPE_CHECKING:
     from oncelog import Admin
@@ -18,18 +18,26 @@ if TYPE_CHECKING:
 
 app = typed.App(help="List partitions: leaders, replicas, and what is wrong with them.")
 
-COLUMNS = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", right=True),
-    Column("LEADER", "leader", right=True, show=lambda value: "none" if value < 0 else str(value)),
+LEADER = Column(
+    "LEADER", "leader", right=True, show=lambda value: "none" if value < 0 else str(value)
+)
+LEADING = (
+    LEADER,
     Column("EPOCH", "leader_epoch", right=True),
     Column("REPLICAS", "replicas"),
     Column("ISR", "isr"),
-    Column("MIN ISR", "min_isr", right=True),
-    Column("STATE", "states", show=lambda value: ",".join(value) or "ok"),
+)
+OUTSIDE_ISR = (
     Column("ELR", "elr", wide=True),
     Column("LAST KNOWN ELR", "last_known_elr", wide=True),
     Column("OFFLINE", "offline_replicas", wide=True),
+)
+COLUMNS = (
+    *PARTITION_NAME,
+    *LEADING,
+    Column("MIN ISR", "min_isr", right=True),
+    Column("STATE", "states", show=lambda value: ",".join(value) or "ok"),
+    *OUTSIDE_ISR,
 )
 
 
@@ -85,10 +93,8 @@ def list_partitions(
     wanted = {state for state, asked in conditions.items() if asked}
     found, min_isr = cluster.ask(lambda admin: described(admin, topics, regex=regex))
     rows = []
-    for topic in found:
-        if topic.error is not None:
-            output.fail(topic.topic, topic.error)
-        elif internal or topics or not topic.internal:
+    for topic in output.sound(found, lambda topic: topic.topic):
+        if internal or topics or not topic.internal:
             rows += [_row(topic, item, min_isr) for item in topic.partitions]
     rows = [
         row
@@ -119,15 +125,9 @@ def _row(
 ) -> dict[str, Any]:
     return {
         "topic": topic.topic,
-        "partition": item.partition,
-        "leader": item.leader,
-        "leader_epoch": item.leader_epoch,
-        "replicas": list(item.replicas),
-        "isr": list(item.isr),
+        **fields_of(item, "partition leader leader_epoch replicas isr"),
         "min_isr": min_isr.get(topic.topic, 1),
-        "elr": list(item.elr),
-        "last_known_elr": list(item.last_known_elr),
-        "offline_replicas": list(item.offline_replicas),
+        **fields_of(item, "elr last_known_elr offline_replicas"),
         "states": states_of(item, needed_isr(min_isr, topic.topic, item)),
     }
 

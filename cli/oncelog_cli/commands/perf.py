@@ -131,8 +131,7 @@ def percentiles(samples_s: Sequence[float]) -> dict[str, float | None]:
         return {"mean_ms": None, **{f"p{p}_ms": None for p in PERCENTILES}, "max_ms": None}
     last = len(ordered) - 1
     found = {f"p{p}_ms": ordered[round(last * p / 100)] for p in PERCENTILES}
-    mean = sum(ordered) / len(ordered)
-    row = {"mean_ms": mean, **found, "max_ms": ordered[last]}
+    row = {"mean_ms": sum(ordered) / len(ordered), **found, "max_ms": ordered[last]}
     return {name: round(value * 1000, 3) for name, value in row.items()}
 
 
@@ -156,7 +155,7 @@ class _Writing:
         self._loop = asyncio.get_running_loop()
         self._samples_s: list[float] = []
         self._sampled = asyncio.Event()
-        self._pending: list[tuple[float, Delivery]] = []
+        self._pending: list[Delivery] = []
 
     async def run(self, records: int, rate: float | None, limit_s: float | None) -> dict[str, Any]:
         """Send, and wait for all that was sent.
@@ -172,7 +171,7 @@ class _Writing:
                 sent += 1
             if rate is not None:
                 await asyncio.sleep(max(began_s + sent / rate - self._loop.time(), 0))
-        for _, delivery in self._pending:
+        for delivery in self._pending:
             await delivery
         while len(self._samples_s) < sent:  # callbacks come after whoever awaits
             self._sampled.clear()
@@ -184,10 +183,10 @@ class _Writing:
         began_s = self._loop.time()
         delivery = await self._producer.enqueue(self._topic, self._value)
         delivery.add_done_callback(lambda _: self._note(began_s))
-        self._pending.append((began_s, delivery))
+        self._pending.append(delivery)
         if len(self._pending) >= 10 * AT_ONCE:
             done, self._pending = self._pending[:AT_ONCE], self._pending[AT_ONCE:]
-            for _, earlier in done:
+            for earlier in done:
                 await earlier
 
     def _note(self, began_s: float) -> None:

@@ -13,23 +13,27 @@ from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_cli.options import RegexOption, complete_topics, parsed
-from oncelog_cli.render import Column, Output, human_time
+from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of, human_time
 
 if TYPE_CHECKING:
-    from oncelog import Admin, TopicPartition
-    from oncelog.admin.transaction_results import PartitionProducers, ProducerDescription
+    from oncelog import Admin
+    from oncelog.admin.transaction_results import PartitionProducers
 
 app = typed.App(help="Show what partitions know of their producers.")
 
 COLUMNS = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", right=True),
+    *PARTITION_NAME,
     Column("PRODUCER", "producer_id", right=True),
     Column("EPOCH", "producer_epoch", right=True),
     Column("LAST SEQUENCE", "last_sequence", right=True),
     Column("LAST WRITE", "last_timestamp_ms", show=human_time),
     Column("TXN START", "txn_start_offset", right=True),
     Column("COORDINATOR EPOCH", "coordinator_epoch", right=True, wide=True),
+)
+
+
+FIELDS = (
+    "producer_id producer_epoch last_sequence last_timestamp_ms coordinator_epoch txn_start_offset"
 )
 
 
@@ -80,23 +84,10 @@ def describe(
         if answer.error is not None:
             output.fail(str(answer.partition), answer.error)
         rows += [
-            _row(answer.partition, item)
+            {**answer.partition._asdict(), **fields_of(item, FIELDS)}
             for item in answer.producers
             if (item.txn_start_offset is not None or not only_open)
             and (not producer_id or item.producer_id in producer_id)
         ]
     output.table(COLUMNS, rows)
     output.finish({"producers": rows})
-
-
-def _row(partition: TopicPartition, item: ProducerDescription) -> dict[str, Any]:
-    return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "producer_id": item.producer_id,
-        "producer_epoch": item.producer_epoch,
-        "last_sequence": item.last_sequence,
-        "last_timestamp_ms": item.last_timestamp_ms,
-        "coordinator_epoch": item.coordinator_epoch,
-        "txn_start_offset": item.txn_start_offset,
-    }

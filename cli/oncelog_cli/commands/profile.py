@@ -18,7 +18,7 @@ from oncelog_cli.profiles import (
     profiles_path,
     save_profiles,
 )
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import Column, Output, fields_of
 
 app = typed.App(help="Name clusters, with options for their clients, and choose one.")
 
@@ -160,7 +160,5 @@ def _row(profiles: Profiles, name: str) -> dict[str, Any]:
     return {
         "profile": name,
         "current": name == profiles.current,
-        "bootstrap": profile.bootstrap,
-        "description": profile.description,
-        "options": dict(profile.options),
+        **fields_of(profile, "bootstrap description options"),
     }

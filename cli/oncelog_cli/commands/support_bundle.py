@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.request
 import zipfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from importlib import metadata
@@ -28,11 +28,12 @@ from oncelog_cli.commands.cluster_health import snapshot
 from oncelog_cli.commands.generate import metrics_addresses
 from oncelog_cli.health import HealthLimits, check_all
 from oncelog_cli.options import DirectoryOption, UsageError, local_directory
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import Column, Output, fields_of
 from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import Admin
+    from oncelog.admin.results import ConfigOutcome
 
 PART_S = 15.0
 """No question is waited for longer: somebody waits for the bundle."""
@@ -90,7 +91,10 @@ def support_bundle(
             _add_local(place, bundle)
         bundle.finish({"made": moment.isoformat(timespec="seconds"), "bootstrap": servers})
     rows = [
-        {"name": part.name, "size_bytes": part.size_bytes, "note": part.error or _cut(part.cut)}
+        {
+            **fields_of(part, "name size_bytes"),
+            "note": part.error or ("only its end" if part.cut else ""),
+        }
         for part in bundle.parts
     ]
     output.table(COLUMNS, rows)
@@ -98,18 +102,14 @@ def support_bundle(
     output.finish({"file": str(path), "file_bytes": path.stat().st_size, "parts": rows})
 
 
-def _cut(cut: bool) -> str:
-    return "only its end" if cut else ""
-
-
 def versions() -> dict[str, Any]:
     """Return the versions of this command's side, not of the brokers'."""
-    found: dict[str, str | None] = {}
+    found: dict[str, str | None] = dict.fromkeys(PACKAGES)
     for name in PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = None
+            pass
     return {
         "python": sys.version,
         "platform": platform.platform(),
@@ -157,10 +157,6 @@ async def _health(admin: Admin) -> Any:
     ]
 
 
-async def _cluster(admin: Admin) -> Any:
-    return await admin.describe_cluster()
-
-
 async def _topics(admin: Admin) -> Any:
     return list(await admin.describe_topics())
 
@@ -168,36 +164,24 @@ async def _topics(admin: Admin) -> Any:
 async def _topic_configs(admin: Admin) -> Any:
     names = await admin.list_topics(include_internal=True)
     return [
-        {
-            "topic": outcome.name,
-            "error": outcome.error,
-            "settings": {
-                setting.key: [masked_value(setting.key, setting.value), setting.source]
-                for setting in outcome.settings.values()
-                if setting.source != "default"
-            },
-        }
+        _settings("topic", outcome, without=("default",))
         for outcome in await admin.describe_configs(topics=names)
     ]
 
 
 async def _broker_configs(admin: Admin) -> Any:
     ids = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
-    return [
-        {
-            "broker": outcome.name,
-            "error": outcome.error,
-            "settings": {
-                setting.key: [masked_value(setting.key, setting.value), setting.source]
-                for setting in outcome.settings.values()
-            },
-        }
-        for outcome in await admin.describe_configs(brokers=[*ids, None])
-    ]
+    found = await admin.describe_configs(brokers=[*ids, None])
+    return [_settings("broker", outcome) for outcome in found]
 
 
-async def _log_dirs(admin: Admin) -> Any:
-    return await admin.describe_log_dirs()
+def _settings(kind: str, outcome: ConfigOutcome, without: Sequence[str] = ()) -> dict[str, Any]:
+    settings = {
+        setting.key: [masked_value(setting.key, setting.value), setting.source]
+        for setting in outcome.settings.values()
+        if setting.source not in without
+    }
+    return {kind: outcome.name, "error": outcome.error, "settings": settings}
 
 
 async def _groups(admin: Admin) -> Any:
@@ -217,21 +201,17 @@ async def _hanging(admin: Admin) -> Any:
     return {"hanging": list(found), "undecided": list(found.undecided), "errors": found.errors}
 
 
-async def _api_versions(admin: Admin) -> Any:
-    return await admin.describe_api_versions()
-
-
 QUESTIONS: Mapping[str, Callable[[Admin], Awaitable[Any]]] = {
-    "cluster.json": _cluster,
+    "cluster.json": lambda admin: admin.describe_cluster(),
     "health.json": _health,
     "topics.json": _topics,
     "topic-configs.json": _topic_configs,
     "broker-configs.json": _broker_configs,
-    "log-dirs.json": _log_dirs,
+    "log-dirs.json": lambda admin: admin.describe_log_dirs(),
     "groups.json": _groups,
     "transactions.json": _transactions,
     "hanging-transactions.json": _hanging,
-    "api-versions.json": _api_versions,
+    "api-versions.json": lambda admin: admin.describe_api_versions(),
 }
 
 
@@ -242,13 +222,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: plain(getattr(value, name)) for name in names}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if hasattr(value, "_asdict"):
-        return {key: plain(item) for key, item in value._asdict().items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     if isinstance(value, bytes):

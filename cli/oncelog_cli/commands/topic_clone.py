@@ -89,11 +89,10 @@ async def _clone(
 
     (found,) = (await admin.describe_topics([source])).raise_for_errors()
     (settings,) = (await admin.describe_configs(topics=[source])).raise_for_errors()
-    own = {each.key: each.value for each in settings.settings.values() if each.source == "topic"}
-    configs: dict[str, str | None] = {
-        **own,
-        **{key.replace(".", "_"): value for key, value in entries.items()},
+    own: dict[str, str | None] = {
+        each.key: each.value for each in settings.settings.values() if each.source == "topic"
     }
+    configs = own | {key.replace(".", "_"): value for key, value in entries.items()}
     count = wanted["partitions"] or len(found.partitions)
     factor = wanted["replication_factor"] or max(
         (len(item.replicas) for item in found.partitions), default=1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.delete_records import delete_records
-from oncelog_cli.commands.partitions import described, states_of
+from oncelog_cli.commands.partitions import LEADING, OUTSIDE_ISR, described, states_of
 from oncelog_cli.commands.topic_clone import clone
 from oncelog_cli.health import needed_isr
 from oncelog_cli.options import (
@@ -24,13 +24,15 @@ from oncelog_cli.options import (
     YesOption,
     confirm,
     key_values,
+    set_and_deleted,
 )
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import Column, Output, fields_of
 from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
     from oncelog import Admin
     from oncelog.admin.results import ConfigOutcome, ConfigSetting, TopicDescription
+    from oncelog.errors import ApiError
 
 OFFSETS_DEADLINE_MS = 5_000
 """A leader that does not answer must not hold up the rest of a description."""
@@ -63,13 +65,8 @@ LIST_COLUMNS = (
 )
 PARTITION_COLUMNS = (
     Column("PARTITION", "partition", right=True),
-    Column("LEADER", "leader", right=True, show=lambda value: "none" if value < 0 else str(value)),
-    Column("EPOCH", "leader_epoch", right=True),
-    Column("REPLICAS", "replicas"),
-    Column("ISR", "isr"),
-    Column("ELR", "elr", wide=True),
-    Column("LAST KNOWN ELR", "last_known_elr", wide=True),
-    Column("OFFLINE", "offline_replicas", wide=True),
+    *LEADING,
+    *OUTSIDE_ISR,
     Column("START", "start_offset", right=True),
     Column("END", "end_offset", right=True),
 )
@@ -145,13 +142,8 @@ def _created(outcome: Any, output: Output, if_not_exists: bool, dry_run: bool) -
         f"{'would create' if dry_run else 'created'} {outcome.topic}"
         + _counted(outcome.partition_count, outcome.replication_factor)
     )
-    return {
-        **row,
-        "created": not dry_run,
-        "topic_id": outcome.topic_id,
-        "partition_count": outcome.partition_count,
-        "replication_factor": outcome.replication_factor,
-    }
+    made = fields_of(outcome, "topic_id partition_count replication_factor")
+    return {**row, "created": not dry_run, **made}
 
 
 def _counted(partitions: int, replicas: int) -> str:
@@ -184,20 +176,19 @@ def list_topics(
     """List the topics, with the health of their replicas."""
 
     topics, min_isr = cluster.ask(lambda admin: described(admin, patterns, regex=regex))
-    rows = []
-    for topic in topics:
-        if topic.error is not None:
-            output.fail(topic.topic, topic.error)
-        elif internal or not topic.internal or patterns:
-            rows.append({**_summary(topic), **_against_min_isr(topic, min_isr)})
     rows = [
-        row
-        for row in rows
-        if (not under_replicated or row["under_replicated"])
-        and (not unavailable or row["leaderless"])
-        and (not under_min_isr or row["under_min_isr"])
-        and (not at_min_isr or row["at_min_isr"])
+        {**_summary(topic), **_against_min_isr(topic, min_isr)}
+        for topic in output.sound(topics, lambda topic: topic.topic)
+        if internal or not topic.internal or patterns
     ]
+    conditions = {
+        "under_replicated": under_replicated,
+        "leaderless": unavailable,
+        "under_min_isr": under_min_isr,
+        "at_min_isr": at_min_isr,
+    }
+    asked = [key for key, wanted in conditions.items() if wanted]
+    rows = [row for row in rows if all(row[key] for key in asked)]
     output.table(LIST_COLUMNS, rows)
     output.finish({"topics": rows})
 
@@ -205,9 +196,7 @@ def list_topics(
 def _summary(topic: TopicDescription) -> dict[str, Any]:
     partitions = topic.partitions
     return {
-        "topic": topic.topic,
-        "topic_id": topic.topic_id,
-        "internal": topic.internal,
+        **fields_of(topic, "topic topic_id internal"),
         "partition_count": len(partitions),
         "replication_factor": max((len(p.replicas) for p in partitions), default=0),
         "under_replicated": sum(len(p.isr) < len(p.replicas) for p in partitions),
@@ -248,11 +237,8 @@ def describe(
 
     found, settings = cluster.ask(look)
     set_of = {outcome.name: outcome.settings for outcome in settings if outcome.error is None}
-    sound = [topic for topic in found if topic.error is None]
+    sound = output.sound(found, lambda topic: topic.topic)
     held = run(_offsets(cluster.servers, sound, output)) if offsets else {}
-    for topic in found:
-        if topic.error is not None:
-            output.fail(topic.topic, topic.error)
     documents = [
         _described(topic, set_of.get(topic.topic, {}), held, every=configs) for topic in sound
     ]
@@ -273,31 +259,15 @@ def _described(
     partitions = []
     for item in topic.partitions:
         start, end = held.get((topic.topic, item.partition), (None, None))
-        partitions.append(
-            {
-                "partition": item.partition,
-                "leader": item.leader,
-                "leader_epoch": item.leader_epoch,
-                "replicas": list(item.replicas),
-                "isr": list(item.isr),
-                "elr": list(item.elr),
-                "last_known_elr": list(item.last_known_elr),
-                "offline_replicas": list(item.offline_replicas),
-                "start_offset": start,
-                "end_offset": end,
-            }
-        )
+        fields = "partition leader leader_epoch replicas isr elr last_known_elr offline_replicas"
+        row = fields_of(item, fields)
+        partitions.append({**row, "start_offset": start, "end_offset": end})
     chosen = [setting for setting in settings.values() if every or setting.source == "topic"]
     return {
         **_summary(topic),
         "partitions": partitions,
         "configs": [
-            {
-                "key": setting.key,
-                "value": setting.value,
-                "source": setting.source,
-                "documentation": setting.documentation,
-            }
+            fields_of(setting, "key value source documentation")
             for setting in sorted(chosen, key=lambda setting: setting.key)
         ],
     }
@@ -360,31 +330,29 @@ def alter(
 
     With more partitions a key may belong to another one than before.
     """
-    entries: dict[str, str | None] = {**key_values("--config", config or ())}
-    for key in delete_config or ():
-        if key in entries:
-            raise UsageError(f"{key!r} is set and deleted at once")
-        entries[key] = None
+    entries = set_and_deleted(config or (), delete_config or ())
     if partitions is None and not entries:
         raise UsageError("say what to change: --partitions, --config or --delete-config")
 
     async def change(admin: Admin) -> list[dict[str, Any]]:
         names = await clients.topics_named(admin, topics, regex=regex)
         failed: dict[str, str] = {}
+
+        def note_failure(name: str, error: ApiError | None) -> None:
+            if error is not None:
+                output.fail(name, error)
+                failed[name] = error.name
+
         if entries:
             changes = dict.fromkeys(names, entries)
             for changed in await admin.alter_configs(changes, validate_only=dry_run):
-                if changed.error is not None:
-                    output.fail(changed.name, changed.error)
-                    failed[changed.name] = changed.error.name
+                note_failure(changed.name, changed.error)
         # Settings are checked first: a topic whose settings were refused is not grown.
         left = [name for name in names if name not in failed]
         if partitions is not None and left:
             counts = dict.fromkeys(left, partitions)
             for grown in await admin.create_partitions(counts, validate_only=dry_run):
-                if grown.error is not None:
-                    output.fail(grown.topic, grown.error)
-                    failed[grown.topic] = grown.error.name
+                note_failure(grown.topic, grown.error)
         return [_altered(name, failed, dry_run, output) for name in names]
 
     output.finish({"dry_run": dry_run, "topics": cluster.ask(change)}, ALTERED_COLUMNS)
