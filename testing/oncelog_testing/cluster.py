@@ -20,9 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from oncelog_testing.core import TIMEOUT_S, ClusterCore
+from oncelog_testing.core import ClusterCore
 from oncelog_testing.faces import Face, blocking
 from oncelog_testing.faults import FaultPlan
+from oncelog_testing.fleet import TIMEOUT_S
 from oncelog_testing.thread import ClusterClosedError, ClusterThread, loop_runs_here
 
 __all__ = ["AsyncCluster", "Cluster"]

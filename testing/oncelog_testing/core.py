@@ -1,32 +1,28 @@
 """The cluster for tests has its own loop here: real brokers, a controller, all in memory.
 
-Owns the machines, the metadata store, the clock, and everything about them that has to be awaited.
-``cluster`` gives it its two faces. Rules: nothing here is called from another thread but through
-them; waiting ends by a deadline of the machine's clock, since the cluster's own may be set forward;
-what did not come in time is said together with how things stand.
+Owns the clock, and everything about a fleet of brokers that has to be awaited. ``cluster`` gives it
+its two faces. Rule: nothing here is called from another thread but through them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from oncelog import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
 from oncelog.admin.group_results import GroupDescription
-from oncelog.errors import ApiError, ClientError, UnknownTopicOrPartitionError
+from oncelog.errors import ApiError, ClientError
 from oncelog_broker.app import Broker
 from oncelog_protocol.messages.admin import ElectionTarget, ElectLeadersRequest
-from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.clock import ClusterClock
 from oncelog_testing.faults import OWN_CLIENT, Fault, FaultPlan
+from oncelog_testing.fleet import REPLICAS_MAX, TIMEOUT_S, Fleet
 from oncelog_testing.loop import ClusterLoop
-from oncelog_testing.machines import Machine, NotRunningError
 from oncelog_testing.memory.files import MemoryFiles
-from oncelog_testing.memory.zookeeper import MemoryZooKeeper
 
 __all__ = ["SETTINGS", "ClusterCore", "Value"]
 
@@ -47,10 +43,6 @@ SETTINGS: dict[str, Any] = {
 """A cluster for tests changes these defaults: shorter times, fewer internal partitions, no
 leadership that moves by itself."""
 
-TIMEOUT_S = 10.0
-SHOWN_MAX = 8
-"""Partitions that an error message names."""
-
 STEP_S_MAX = 4.0
 """The longest leap of ``advance`` with several brokers: a follower that hears nothing for some ten
 seconds takes its leader for dead, and a leap is silence too."""
@@ -59,7 +51,7 @@ Value = bytes | str | None | tuple[bytes | str | None, bytes | str | None]
 """``produce`` takes this for one record: a value, or a key and a value."""
 
 
-class ClusterCore:
+class ClusterCore(Fleet):
     """See the module. Made on the cluster's loop."""
 
     def __init__(
@@ -73,33 +65,21 @@ class ClusterCore:
         settings: Mapping[str, Any],
     ) -> None:
         self.clock = ClusterClock(lambda: loop.ahead_s)
-        self.plan = plan
-        self.zookeeper = MemoryZooKeeper()
         self.dirty = False
         """Whether something was done that ``heal`` does not undo."""
         self._loop = loop
         self._admin: Admin | None = None
         entropy = SeededEntropy(seed)
         self.entropy = entropy.fork("clients")
-        replicas = min(brokers, 3)
-        defaults = {
-            **SETTINGS,
-            "default_replication_factor": replicas,
-            "offsets_topic_replication_factor": replicas,
-            "transaction_state_log_replication_factor": replicas,
-        }
-        self.machines = {
-            broker_id: Machine(
-                broker_id,
-                zookeeper=self.zookeeper,
-                clock=self.clock,
-                entropy=entropy.fork(f"broker-{broker_id}"),
-                plan=plan,
-                settings={**defaults, **settings},
-                directory=None if directory is None else str(directory / f"broker-{broker_id}"),
-            )
-            for broker_id in range(1, brokers + 1)
-        }
+        replicas = min(brokers, REPLICAS_MAX)
+        super().__init__(
+            brokers,
+            clock=self.clock,
+            entropy=entropy,
+            plan=plan,
+            settings={**SETTINGS, "default_replication_factor": replicas, **settings},
+            directory=directory,
+        )
         for machine in self.machines.values():
             machine.config()  # a setting that does not hold is said before anything is started
         loop.delay_jobs_by(self._job_delay)
@@ -123,39 +103,7 @@ class ClusterCore:
         self._repair()
         if self._admin is not None:
             await self._admin.close()
-        for machine in reversed(self.machines.values()):
-            await machine.close()
-
-    async def converged(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until every running broker knows every running broker and one controller."""
-
-        def same() -> bool:
-            running = {b.broker_id: b.broker_epoch for b in self.running()}
-            images = [broker.image for broker in self.running()]
-            return len({image.controller_id for image in images}) <= 1 and all(
-                {b: image.brokers[b].broker_epoch for b in image.brokers} == running
-                for image in images
-            )
-
-        await self._until(same, timeout_s, "every broker knowing every other")
-
-    def running(self) -> list[Broker]:
-        """Return the brokers that run, by id."""
-        return [m.broker for m in self.machines.values() if m.broker is not None]
-
-    def machine(self, broker_id: int) -> Machine:
-        """Return the machine of a broker. :raises ValueError: there is none."""
-        found = self.machines.get(broker_id)
-        if found is None:
-            raise ValueError(f"there is no broker {broker_id}; brokers are {list(self.machines)}")
-        return found
-
-    def bootstrap(self) -> str:
-        """Return the addresses of the running brokers, with commas."""
-        addresses = [broker.addresses["external"] for broker in self.running()]
-        if not addresses:
-            raise NotRunningError("no broker of the cluster runs")
-        return ",".join(f"{host}:{port}" for host, port in addresses)
+        await super().close()
 
     # -- brokers -----------------------------------------------------------------------------
 
@@ -202,7 +150,7 @@ class ClusterCore:
         def again() -> bool:
             return machine.running.broker_epoch > before
 
-        await self._until(again, TIMEOUT_S, f"broker {broker} registering anew")
+        await self.until(again, TIMEOUT_S, f"broker {broker} registering anew")
         await self.converged()
 
     # -- time --------------------------------------------------------------------------------
@@ -258,7 +206,7 @@ class ClusterCore:
         """
         pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
         async with Producer(
-            self.bootstrap(),
+            self.bootstrap,
             client_id=OWN_CLIENT,
             clock=self.clock,
             linger_ms=0,
@@ -289,7 +237,7 @@ class ClusterCore:
         deadline = time.monotonic() + timeout_s
         found: list[Record] = []
         async with Consumer(
-            bootstrap_servers=self.bootstrap(), client_id=OWN_CLIENT, auto_offset_reset="earliest"
+            bootstrap_servers=self.bootstrap, client_id=OWN_CLIENT, auto_offset_reset="earliest"
         ) as consumer:
             partitions = await consumer.partitions_for(topic)
             consumer.assign(partitions)
@@ -300,31 +248,13 @@ class ClusterCore:
                     return sorted(found, key=lambda record: record[1:3])
                 if time.monotonic() >= deadline:
                     wanted = "its records" if count is None else f"{count} records"
-                    raise self._late(f"{topic} having {wanted}; it has {len(found)}", timeout_s)
+                    raise self.late(f"{topic} having {wanted}; it has {len(found)}", timeout_s)
                 answer = await consumer.getmany(max_records=10_000, timeout_ms=50)
                 found += [record for records in answer.values() for record in records]
                 if not answer and not behind:
                     ends = await consumer.end_offsets(partitions)
 
     # -- leaders -----------------------------------------------------------------------------
-
-    def controller(self) -> Broker:
-        """Return the broker that is controller: of several that believe so (one is paused, or cut
-        off) the one of the newest epoch. :raises NotRunningError: nobody is, just now."""
-        active = [broker for broker in self.running() if broker.runner.is_active]
-        if not active:
-            raise NotRunningError("no broker is controller just now")
-        return max(active, key=lambda broker: broker.runner.epoch)
-
-    def state(self, topic: str, partition: int = 0) -> LeaderAndIsrPartition:
-        """Return a partition as the controller has told it to its own broker.
-
-        :raises UnknownTopicOrPartitionError: there is none.
-        """
-        state = self.controller().image.partition(TopicPartition(topic, partition))
-        if state is None:
-            raise UnknownTopicOrPartitionError(f"{topic}-{partition} does not exist")
-        return state
 
     async def leader(self, topic: str, partition: int = 0) -> int:
         """Return the id of a partition's leader, -1 while nobody leads."""
@@ -358,7 +288,7 @@ class ClusterCore:
 
     async def _elect(self, topic: str, partition: int, leader: int) -> None:
         """Hold a preferred election in which ``leader`` is preferred: nobody else can be named."""
-        term = self.controller().runner.term
+        term = self.controller.runner.term
         assert term is not None
         led = term.machine.cluster.partition(topic, partition)
         assert led is not None
@@ -373,35 +303,6 @@ class ClusterCore:
             if result.error_code:
                 raise RuntimeError(f"{topic}-{partition}: no election: {result}")
 
-    async def wait_for_leader(
-        self,
-        topic: str,
-        partition: int | None = None,
-        *,
-        broker: int | None = None,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
-        """Wait until every running broker knows a leader that runs (``broker``, if it is named) for
-        a partition, or for all of the topic's.
-
-        :raises TimeoutError: that did not happen; it says how the partitions stand.
-        """
-        running = {b.broker_id for b in self.running()}
-        wanted = running if broker is None else {self.machine(broker).broker_id}
-
-        def led() -> bool:
-            for each in self.running():
-                known = each.image.topics.get(topic)
-                if known is None or not known.partitions:
-                    return False
-                numbers = list(known.partitions) if partition is None else [partition]
-                states = [known.partitions.get(number) for number in numbers]
-                if any(state is None or state.leader not in wanted for state in states):
-                    return False
-            return True
-
-        await self._until(led, timeout_s, f"leaders of {topic}", topic)
-
     async def wait_until_caught_up(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until every replica of a topic whose broker runs is in sync, and holds what its
         leader holds.
@@ -411,7 +312,7 @@ class ClusterCore:
 
         def caught_up() -> bool:
             running = {b.broker_id: b for b in self.running()}
-            known = self.controller().image.topics.get(topic)
+            known = self.controller.image.topics.get(topic)
             if known is None:
                 return False
             for number, state in known.partitions.items():
@@ -421,7 +322,7 @@ class ClusterCore:
                     return False
             return True
 
-        await self._until(caught_up, timeout_s, f"replicas of {topic} in sync", topic)
+        await self.until(caught_up, timeout_s, f"replicas of {topic} in sync", topic)
 
     # -- groups ------------------------------------------------------------------------------
 
@@ -477,7 +378,7 @@ class ClusterCore:
         wanted += [f"{members} members"] if members is not None else []
         wanted += [f"{partitions} partitions assigned"] if partitions is not None else []
         wanted += [f"lag at most {lag}"] if lag is not None else []
-        raise self._late(f"group {group} in {', '.join(wanted)}; last seen: {seen}", timeout_s)
+        raise self.late(f"group {group} in {', '.join(wanted)}; last seen: {seen}", timeout_s)
 
     # -- faults ------------------------------------------------------------------------------
 
@@ -485,7 +386,7 @@ class ClusterCore:
         self, fault: Fault, count: int = 1, *, timeout_s: float = TIMEOUT_S
     ) -> None:
         """Wait until a fault has met so many requests. :raises TimeoutError: it has not."""
-        await self._until(lambda: fault.hits >= count, timeout_s, f"{count} hits of {fault}")
+        await self.until(lambda: fault.hits >= count, timeout_s, f"{count} hits of {fault}")
 
     async def heal(self) -> None:
         """Take back every fault, give disks their room, start brokers that are down, and wait until
@@ -542,53 +443,10 @@ class ClusterCore:
 
     async def _clients(self) -> Admin:
         if self._admin is None:
-            admin = Admin(self.bootstrap(), client_id=OWN_CLIENT, entropy=self.entropy)
+            admin = Admin(self.bootstrap, client_id=OWN_CLIENT, entropy=self.entropy)
             await admin.start()
             self._admin = admin
         return self._admin
-
-    async def _until(
-        self, condition: Callable[[], bool], timeout_s: float, what: str, topic: str = ""
-    ) -> None:
-        deadline = time.monotonic() + timeout_s
-        pause_s = 0.0
-        while True:
-            try:
-                if condition():
-                    return
-            except NotRunningError:
-                pass  # between two controllers there is none
-            if time.monotonic() >= deadline:
-                raise self._late(what, timeout_s, topic)
-            await asyncio.sleep(pause_s)
-            pause_s = min(0.01, pause_s + 0.0005)
-
-    def _late(self, what: str, timeout_s: float, topic: str = "") -> TimeoutError:
-        return TimeoutError(f"after {timeout_s:g} s still waiting for {what}. {self.stands(topic)}")
-
-    def stands(self, topic: str = "") -> str:
-        """Return how things are, in one line for an error message."""
-        knowing: Broker | None
-        up = [broker.broker_id for broker in self.running()]
-        parts = [f"brokers up: {up}"]
-        down = [machine for machine in self.machines.values() if machine.broker is None]
-        if down:
-            parts.append(f"down: {[machine.broker_id for machine in down]}")
-        parts += [f"broker {m.broker_id} failed: {m.failure!r}" for m in down if m.failure]
-        try:
-            knowing = self.controller()
-            parts.append(f"controller: {knowing.broker_id}")
-        except NotRunningError:
-            parts.append("controller: none")
-            knowing = self.running()[0] if up else None
-        known = None if knowing is None else knowing.image.topics.get(topic)
-        if known is not None:
-            orders = [known.partitions[number] for number in sorted(known.partitions)][:SHOWN_MAX]
-            states = [f"{o.partition} led by {o.leader}, ISR {list(o.isr)}" for o in orders]
-            parts.append(f"partitions of {topic}: {'; '.join(states)}")
-        if self.plan.faults:
-            parts.append(f"faults in force: {list(self.plan.faults)}")
-        return ". ".join(parts)
 
 
 def _end(broker: Broker, topic: str, partition: int) -> int:

@@ -91,7 +91,7 @@ class Face:
     @property
     def bootstrap(self) -> str:
         """Return what clients take as ``bootstrap_servers``: addresses of the brokers that run."""
-        return self.core.bootstrap()
+        return self.core.bootstrap
 
     @property
     def brokers(self) -> list[int]:
@@ -102,7 +102,7 @@ class Face:
     def controller(self) -> int:
         """Return the id of the broker that is controller. :raises NotRunningError: nobody is, just
         now."""
-        return self.core.controller().broker_id
+        return self.core.controller.broker_id
 
     @property
     def clock(self) -> ClusterClock:

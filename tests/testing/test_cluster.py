@@ -12,7 +12,7 @@ from oncelog import Consumer, Producer, blocking
 from oncelog_testing import AsyncCluster, Cluster, ClusterClosedError
 from oncelog_testing.core import ClusterCore
 
-INSIDE = {"start", "close", "converged"}
+INSIDE = {"start", "close", "converged", "until"}
 """Coroutines of the core that a face has under its own rules, or not at all."""
 
 
