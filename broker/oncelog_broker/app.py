@@ -56,6 +56,7 @@ from oncelog_controller.clock_exchange import ClockExchange
 from oncelog_controller.existence import is_deleted
 from oncelog_controller.life import ask_life
 from oncelog_controller.runner import ControllerRunner
+from oncelog_controller.safeguards import SAFE as SAFE_CONTROLLER
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import DataClaim, DataLoss, KeptPartitions
 from oncelog_controller.store import MetadataStore
@@ -105,7 +106,7 @@ class Broker:
         metadata_store: MetadataStore,
         authorizer: Authorizer | None = None,
         safeguards: Safeguards = SAFE,
-        controller_safeguards: ControllerSafeguards | None = None,
+        controller_safeguards: ControllerSafeguards = SAFE_CONTROLLER,
         coordinator_safeguards: CoordinatorSafeguards | None = None,
     ) -> None:
         self.config = config
@@ -177,8 +178,8 @@ class Broker:
         """Make the dispatcher; clusters for tests put their faults in front of it."""
         return RequestDispatcher(self.tasks, self.authorizer, safeguards=self._safeguards)
 
-    def _make_runner(self, safeguards: ControllerSafeguards | None) -> ControllerRunner:
-        self._asks_registered_life = safeguards is None or safeguards.ask_registered_life
+    def _make_runner(self, safeguards: ControllerSafeguards) -> ControllerRunner:
+        self._ask_life = safeguards.asking(ask_life)
         return ControllerRunner(
             broker_id=self.broker_id,
             store=self._store,
@@ -375,7 +376,7 @@ class Broker:
             claim_data=self._claim_data,
             inter_broker_listener=self.config.inter_broker_listener,
             session_timeout_s=self.config.zookeeper_session_timeout_ms / 1000,
-            ask=ask_life if self._asks_registered_life else None,
+            ask=self._ask_life,
         )
 
     async def _register(self, lifecycle: BrokerLifecycle) -> None:

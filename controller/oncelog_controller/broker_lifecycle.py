@@ -19,10 +19,10 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from oncelog_controller import znodes
-from oncelog_controller.life import Life, ask_life
+from oncelog_controller.life import AskLife, Life, ask_life
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.state import DataClaim
 from oncelog_controller.store import (
@@ -58,9 +58,6 @@ SESSIONS_WAITED = 3
 """Session time-outs for which a silent process is waited for: a session that lives on so long has
 somebody who keeps it alive."""
 
-AskLife = Callable[[ListenerAddress, Identity, int], Awaitable[Life]]
-"""Asks at an address for one life (its broker epoch) of a broker."""
-
 
 class DuplicateBrokerIdError(OncelogError):
     """Another live process is registered under this broker id."""
@@ -82,7 +79,7 @@ class BrokerLifecycle:
         claim_data: Callable[[Mapping[str, int]], DataClaim] = lambda losses: DataClaim(),
         inter_broker_listener: str,
         session_timeout_s: float,
-        ask: AskLife | None = ask_life,
+        ask: AskLife = ask_life,
     ) -> None:
         """
         :param previous_session: the session that the data directory remembers.
@@ -90,7 +87,7 @@ class BrokerLifecycle:
             broker epoch under which they did.
         :param inter_broker_listener: where an earlier registration is asked whether it lives.
         :param session_timeout_s: of sessions with the store, in seconds.
-        :param ask: how that is asked; None, the safeguard of that name is off: not at all.
+        :param ask: how that is asked.
         """
         self._store = store
         self._broker_id = broker_id
@@ -251,8 +248,6 @@ class BrokerLifecycle:
 
         :raises DuplicateBrokerIdError: that life answers, or its session outlives our patience.
         """
-        if self._ask is None:
-            return True
         loop = asyncio.get_running_loop()
         begun, waits = loop.time(), False
         while True:
@@ -290,7 +285,6 @@ class BrokerLifecycle:
     async def _life_at(self, address: ListenerAddress | None, broker_epoch: int) -> Life:
         """Return who is at the address of a registration. A process that has registered a moment
         ago may not know its epoch yet: another life than ours is asked more than once."""
-        assert self._ask is not None
         if address is None:
             return Life.SILENT
         try:

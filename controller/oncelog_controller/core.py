@@ -23,7 +23,7 @@ from oncelog_controller.config import ControllerConfig
 from oncelog_controller.effects import Effect, Reload, Resign, SendOrders, SendReply, WriteStore
 from oncelog_controller.events import RequestReceived
 from oncelog_controller.orders import DELETED_LEADER, Orders, Whole
-from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.state import ClusterPartition, ClusterState, Topic
 from oncelog_controller.stats import ControllerStats
 from oncelog_controller.store import (
@@ -71,12 +71,12 @@ class Core:
         self,
         broker_id: int,
         config: ControllerConfig,
-        safeguards: ControllerSafeguards | None = None,
+        safeguards: ControllerSafeguards = SAFE,
         stats: ControllerStats | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.config = config
-        self.safeguards = safeguards if safeguards is not None else ControllerSafeguards()
+        self.safeguards = safeguards
         self.stats = stats if stats is not None else ControllerStats()
         self.cluster = ClusterState(broker_id, 0, 0)
         self.now = 0.0
@@ -160,10 +160,11 @@ class Core:
         """Order one multi; ``applied`` runs when it has succeeded."""
         self._write_id += 1
         self._pending[self._write_id] = applied
-        checks: list[Op] = []
-        if self.safeguards.check_controller_epoch:
-            checks.append(CheckVersion(znodes.CONTROLLER_EPOCH, self.cluster.epoch_version))
-        self._effects.append(WriteStore(self._write_id, (*checks, *ops)))
+        self._effects.append(WriteStore(self._write_id, (*self._fence(), *ops)))
+
+    def _fence(self) -> tuple[Op, ...]:
+        newest = CheckVersion(znodes.CONTROLLER_EPOCH, self.cluster.epoch_version)
+        return self.safeguards.fence(newest)
 
     def when_settled(self, action: Callable[[], None]) -> None:
         """Run ``action`` when no write is pending, at the end of this event if there is none."""
@@ -182,8 +183,7 @@ class Core:
         self.broken = True
         self._settled.clear()
         fenced = error.op_index == 0 and isinstance(error, (BadVersionError, NoNodeError))
-        fenced = fenced and self.safeguards.check_controller_epoch
-        if fenced or isinstance(error, SessionExpiredError):
+        if (fenced and self._fence()) or isinstance(error, SessionExpiredError):
             self.emit(Resign(f"a write was fenced: {error}"))
         else:
             self.emit(Reload(f"a write failed: {error}"))

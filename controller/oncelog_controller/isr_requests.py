@@ -63,7 +63,7 @@ class IsrRequests:
             self._core.reply(request_id, AlterPartitionResponse(NotControllerError.code))
             return
         stale = broker is not None and request.broker_epoch < broker.broker_epoch
-        if broker is None or (stale and self._core.safeguards.check_broker_epochs):
+        if broker is None or self._core.safeguards.is_of_earlier_life(stale):
             self._core.reply(request_id, AlterPartitionResponse(StaleBrokerEpochError.code))
             return
         results: list[AlterPartitionResult] = []
@@ -139,7 +139,7 @@ class IsrRequests:
         joins = member.broker_id not in state.isr
         other_life = broker is None or broker.broker_epoch != member.broker_epoch
         asked = member.broker_epoch >= 0 or joins
-        if core.safeguards.check_broker_epochs and asked and other_life:
+        if core.safeguards.is_of_earlier_life(asked and other_life):
             raise IneligibleReplicaError
         if not joins:
             return

@@ -144,9 +144,7 @@ class Leadership:
 
     def _untrusted(self, partition: ClusterPartition) -> frozenset[int]:
         core = self._core
-        if not core.safeguards.trust_only_complete_replicas:
-            return NOBODY
-        return untrusted(partition, core.cluster.brokers)
+        return core.safeguards.untrusted(untrusted(partition, core.cluster.brokers))
 
     # ---- writing
 
@@ -217,9 +215,8 @@ class Leadership:
             admitted=admissions(partition, members, joining, brokers),
             unclean_epoch=unclean_epoch,
         )
-        trusting = not core.safeguards.trust_only_complete_replicas
         try:
-            check_invariants(partition, state, None if trusting else brokers)
+            check_invariants(partition, state, core.safeguards.witnesses(brokers))
         except IllegalStateError as error:
             partition.halt()
             core.stats.assertion_failed()
@@ -310,7 +307,7 @@ class Leadership:
             self._core.reply(request_id, ControlledShutdownResponse(NotControllerError.code))
             return
         stale = broker is not None and request.broker_epoch < broker.broker_epoch
-        if broker is None or (stale and self._core.safeguards.check_broker_epochs):
+        if broker is None or self._core.safeguards.is_of_earlier_life(stale):
             code = StaleBrokerEpochError.code
             self._core.reply(request_id, ControlledShutdownResponse(code))
             return

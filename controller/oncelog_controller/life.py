@@ -11,7 +11,9 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from enum import Enum
+from typing import TypeAlias
 
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.errors import OncelogError
@@ -38,6 +40,10 @@ class Life(Enum):
     """Nobody: the connection is refused."""
     SILENT = "silent"
     """No answer, or none that proves anything, as that of another broker."""
+
+
+AskLife: TypeAlias = Callable[[ListenerAddress, Identity, int], Awaitable[Life]]
+"""It asks at an address for one life (its broker epoch) of a broker."""
 
 
 async def ask_life(address: ListenerAddress, broker: Identity, broker_epoch: int) -> Life:

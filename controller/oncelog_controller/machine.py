@@ -45,7 +45,7 @@ from oncelog_controller.isr_requests import IsrRequests
 from oncelog_controller.leadership import Change, Leadership
 from oncelog_controller.producer_ids import allocate_producer_ids
 from oncelog_controller.replies import refusal
-from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.state import (
     BrokerRegistration,
     ClusterPartition,
@@ -102,7 +102,7 @@ class ControllerMachine:
         self,
         broker_id: int,
         config: ControllerConfig,
-        safeguards: ControllerSafeguards | None = None,
+        safeguards: ControllerSafeguards = SAFE,
         stats: ControllerStats | None = None,
         settings: BrokerSettings | None = None,
     ) -> None:

@@ -29,7 +29,7 @@ from oncelog_controller.evidence import Evidence
 from oncelog_controller.link import BrokerLink, meant
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.replies import refusal
-from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.stats import ControllerStats
 from oncelog_controller.store import (
     MetadataStore,
@@ -83,7 +83,7 @@ class ControllerRunner:
         entropy: Entropy,
         config: ControllerConfig,
         tasks: Tasks,
-        safeguards: ControllerSafeguards | None = None,
+        safeguards: ControllerSafeguards = SAFE,
         settings: BrokerSettings | None = None,
     ) -> None:
         self._broker_id = broker_id
@@ -91,7 +91,7 @@ class ControllerRunner:
         self._clock = clock
         self._entropy = entropy
         self._config = config
-        self._safeguards = safeguards or ControllerSafeguards()
+        self._safeguards = safeguards
         self._settings = settings
         self._tasks = tasks
         self.stats = ControllerStats()
@@ -120,13 +120,11 @@ class ControllerRunner:
 
         :param cluster_id: whose brokers are to be found at the registered addresses; "": not known.
         """
-        if self._safeguards.check_identity:
-            self._cluster_id = cluster_id
+        self._cluster_id = self._safeguards.cluster(cluster_id)
         self._store.on_session.append(self._session_changed)
         self._task = self._tasks.spawn("controller", self._run())
-        if self._safeguards.hear_the_accused:
-            defence = accusations.Defence(self._store, self._broker_id, self._accused)
-            self._links.spawn("defence", defence.run())
+        defence = accusations.Defence(self._store, self._broker_id, self._accused)
+        self._links.spawn("defence", defence.run())
 
     async def stop(self) -> None:
         """Step down, if controller, so that others can elect at once."""
@@ -343,7 +341,7 @@ class ControllerRunner:
             evidence.met(*life, loop.time())
 
         def on_refused() -> None:
-            if not self._safeguards.hear_the_accused or evidence.proves(*life, loop.time()):
+            if not self._safeguards.hears(not evidence.proves(*life, loop.time())):
                 on_dead()
             elif evidence.asks(*life, loop.time()):
                 self._links.spawn(f"ask controller-{life[0]}", self._ask(*life, on_dead))

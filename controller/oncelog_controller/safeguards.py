@@ -1,45 +1,60 @@
-"""The controller's rules can be switched off, so that tests can prove that they are needed.
+"""The controller's rules without which records are lost, or two controllers work, are methods here.
 
-Production code never changes one: the default is the only safe value. Each switch names the rule of
-which it deprives the controller; a test that turns it must see records lost, or two controllers at
-work.
+Each is the safe decision, and the only one that the product has: most return what they are told, as
+it stands. Tests hand in others, to see that the loss is noticed: ``tests/unsafe`` has them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+
+from oncelog_controller.life import AskLife
+from oncelog_controller.state import BrokerRegistration
+from oncelog_controller.store import Op
 
 
-@dataclass(frozen=True, slots=True)
 class ControllerSafeguards:
-    """Every field at its default is Oncelog as it is meant to run."""
+    """It decides for the controller of a broker, and for the broker's registration."""
 
-    trust_only_complete_replicas: bool = True
-    """A replica whose broker registers without all data that counted leaves ISR and ELR, and is
-    elected only where unclean elections are allowed (KIP-966, [K18] [I9]). Off: it stays, and leads
-    with what it has."""
+    __slots__ = ()
 
-    check_broker_epochs: bool = True
-    """AlterPartition is refused when the asker or a member has registered anew since (KIP-841,
-    KIP-903) [K22]. Off: what was true of a broker's earlier life lets its next one into the ISR."""
+    def untrusted(self, incomplete: frozenset[int]) -> frozenset[int]:
+        """Return the replicas that leave ISR and ELR: those whose broker registered without all
+        data that counted. They are elected only where unclean elections are allowed (KIP-966,
+        [K18] [I9])."""
+        return incomplete
 
-    check_identity: bool = True
-    """Orders go only to who answers as the broker of the cluster that is meant. Off: to whoever
-    listens at the registered address."""
+    def witnesses(
+        self, brokers: Mapping[int, BrokerRegistration]
+    ) -> Mapping[int, BrokerRegistration]:
+        """Return the brokers whose registrations a new state must agree with [I9]."""
+        return brokers
 
-    ask_registered_life: bool = True
-    """A registration that a directory remembers as its own is taken over only when its process does
-    not live any more: its address is asked. Off: a copy of the directory deposes the original."""
+    def is_of_earlier_life(self, other: bool) -> bool:
+        """Return whether an AlterPartition is refused as its asker or a member has registered anew
+        since (KIP-841, KIP-903) [K22]."""
+        return other
 
-    expire_hung_loops: bool = True
-    """The client of the store falls silent for a loop that does not turn (``dead_man``), so that
-    its session expires. Off: kazoo's thread keeps it for ever, and the broker leads."""
+    def cluster(self, cluster_id: str) -> str:
+        """Return the cluster to which whoever is given orders must belong."""
+        return cluster_id
 
-    check_controller_epoch: bool = True
-    """Every write fails once there is a newer controller ([Z3], KAFKA-6082). Off: a controller that
-    was paused goes on writing beside its successor."""
+    def asking(self, ask: AskLife) -> AskLife:
+        """Return how a registration that a directory remembers as its own is asked whether its
+        process lives: a copy of the directory must not depose the original."""
+        return ask
 
-    hear_the_accused: bool = True
-    """A refused connection proves a death only to who was connected to that very life; else the
-    accused may object through the store, and a controller that most brokers refuse steps down. Off:
-    every refusal counts at once, and one broker behind a firewall deposes every controller."""
+    def fence(self, check: Op) -> tuple[Op, ...]:
+        """Return what goes before every write: a check that there is no newer controller ([Z3],
+        KAFKA-6082). One that was paused would go on writing beside its successor."""
+        return (check,)
+
+    def hears(self, accused: bool) -> bool:
+        """Return whether somebody whose connection was refused, which proves nothing, may object
+        through the store, and a controller that most brokers refuse steps down. One broker behind a
+        firewall would depose every controller otherwise."""
+        return accused
+
+
+SAFE = ControllerSafeguards()
+"""A controller runs with these."""

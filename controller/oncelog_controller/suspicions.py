@@ -82,7 +82,7 @@ class Suspicions:
             return
         now = self._loop.time()
         since = self._refused.setdefault(broker_id, now)
-        if not self._safeguards.hear_the_accused or broker_id == self._controller_id:
+        if not self._safeguards.hears(broker_id != self._controller_id):
             self._suspect(broker_id, broker_epoch)
             return
         cut_off = self._are_most(self._refused)

@@ -53,7 +53,7 @@ from oncelog_controller.evidence import Evidence
 from oncelog_controller.loader import load_brokers, load_cluster
 from oncelog_controller.machine import ControllerMachine
 from oncelog_controller.replies import refusal
-from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.stats import ControllerStats
 from oncelog_controller.store import (
     MetadataStore,
@@ -104,7 +104,7 @@ class ControllerTerm:
         suspected: frozenset[tuple[int, int]],
         evidence: Evidence,
         cluster_id: str = NO_CLUSTER,
-        safeguards: ControllerSafeguards | None = None,
+        safeguards: ControllerSafeguards = SAFE,
         stats: ControllerStats | None = None,
         settings: BrokerSettings | None = None,
     ) -> None:
@@ -125,7 +125,7 @@ class ControllerTerm:
             cluster_id=cluster_id,
             config=config,
             report=self._report,
-            suspicions=self._suspicions(evidence, safeguards or ControllerSafeguards()),
+            suspicions=self._suspicions(evidence, safeguards),
             on_fenced=self._fenced,
             on_failed=self.resign,
         )

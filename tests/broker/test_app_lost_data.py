@@ -13,7 +13,7 @@ import pytest
 from oncelog_broker.log.checkpoint import CONTINUITY
 from oncelog_broker.log.continuity_record import ContinuityRecord
 from oncelog_controller import znodes
-from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.safeguards import SAFE
 from oncelog_controller.state import DataLoss, PartitionState
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.messages.admin import ElectionTarget, ElectLeadersRequest
@@ -21,6 +21,7 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.files import SystemFiles
 from support.cluster import Cluster, fetch_values, produce
 from support.waiting import eventually
+from unsafe.controller import without
 
 
 class Machines(SystemFiles):
@@ -85,7 +86,7 @@ async def test_the_last_replica_standing_comes_back_with_an_empty_disk(
     tmp_path: Path, trusting: bool
 ) -> None:
     """The one whose ISR was too small to commit without it is complete, and leads."""
-    switches = ControllerSafeguards(trust_only_complete_replicas=not trusting)
+    switches = without("trust_only_complete_replicas") if trusting else SAFE
     async with Cluster(tmp_path, 3, options={"controller_safeguards": switches}) as cluster:
         last = await alone(cluster)
         (eligible,) = state(cluster).elr

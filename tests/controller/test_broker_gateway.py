@@ -14,7 +14,7 @@ from oncelog_controller.broker_gateway import BrokerGateway
 from oncelog_controller.events import BrokerCleared, BrokerSuspected, Event, OrdersAnswered
 from oncelog_controller.evidence import Evidence
 from oncelog_controller.orders import SLICE_PARTITIONS, Orders, Whole
-from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.safeguards import SAFE
 from oncelog_controller.state import BrokerRegistration
 from oncelog_controller.suspicions import Suspicions
 from oncelog_protocol.errors import BrokerNotAvailableError
@@ -60,7 +60,7 @@ async def gateway(order_timeout_ms: int = 30_000) -> AsyncIterator[Heard]:
             report=events.append,
             step_down=failed.append,
             tasks=tasks,
-            safeguards=ControllerSafeguards(),
+            safeguards=SAFE,
         ),
         on_fenced=fenced.append,
         on_failed=failed.append,

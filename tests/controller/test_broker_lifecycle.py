@@ -11,11 +11,10 @@ import pytest
 from oncelog_controller import znodes
 from oncelog_controller.broker_lifecycle import (
     SESSIONS_WAITED,
-    AskLife,
     BrokerLifecycle,
     DuplicateBrokerIdError,
 )
-from oncelog_controller.life import Life, ask_life
+from oncelog_controller.life import AskLife, Life, ask_life
 from oncelog_controller.state import DataClaim, DataLoss
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.identity import Identity

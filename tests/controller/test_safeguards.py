@@ -7,25 +7,22 @@ from typing import Any
 import pytest
 
 from oncelog_controller import znodes
-from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.safeguards import SAFE
 from oncelog_controller.state import DataLoss
 from oncelog_protocol.errors import ERRORS, NO_ERROR
 from oncelog_protocol.messages import admin
 from oncelog_protocol.messages.replication import ControlledShutdownRequest, IsrMember
 from support.controller_driver import Driver
+from unsafe.controller import without
 
 
-def started(*broker_ids: int, **switches: bool) -> Driver:
-    return Driver.started(*broker_ids, safeguards=ControllerSafeguards(**switches))
+def started(*broker_ids: int, **on: bool) -> Driver:
+    off = [name for name, is_on in on.items() if not is_on]
+    return Driver.started(*broker_ids, safeguards=without(off[0]) if off else SAFE)
 
 
 def name_of(code: int) -> str:
     return "NONE" if code == NO_ERROR else ERRORS[code].name
-
-
-def test_the_default_is_safe() -> None:
-    safe = ControllerSafeguards()
-    assert all(getattr(safe, name) for name in ControllerSafeguards.__dataclass_fields__)
 
 
 # ---------------------------------------------------------------- trust_only_complete_replicas

@@ -11,12 +11,13 @@ import pytest
 from oncelog_controller import suspicions
 from oncelog_controller.events import BrokerCleared, BrokerSuspected, Event
 from oncelog_controller.evidence import Evidence
-from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.state import BrokerRegistration
 from oncelog_controller.store import StoreDisconnectedError
 from oncelog_controller.suspicions import Suspicions
 from oncelog_runtime.tasks import Tasks
 from support.waiting import eventually
+from unsafe.controller import without
 
 CONTROLLER = 1
 
@@ -64,12 +65,10 @@ class Court:
 
 
 @asynccontextmanager
-async def court(
-    brokers: int = 4, safeguards: ControllerSafeguards | None = None
-) -> AsyncIterator[Court]:
+async def court(brokers: int = 4, safeguards: ControllerSafeguards = SAFE) -> AsyncIterator[Court]:
     tasks = Tasks("test")
     try:
-        yield Court(brokers, tasks, safeguards or ControllerSafeguards())
+        yield Court(brokers, tasks, safeguards)
     finally:
         await tasks.close()
 
@@ -187,7 +186,7 @@ async def test_its_own_listener_is_nobody_to_ask() -> None:
 
 @pytest.mark.asyncio
 async def test_without_the_rule_every_refusal_counts() -> None:
-    async with court(safeguards=ControllerSafeguards(hear_the_accused=False)) as on:
+    async with court(safeguards=without("hear_the_accused")) as on:
         on.alive.update((2, 3, 4))
         on.refused(2, 3, 4)
         assert on.suspected == [2, 3, 4]

@@ -12,7 +12,7 @@ import pytest
 from oncelog_broker.coordinator import safeguards as coordinators
 from simulation.ablations import SWITCHES
 from support.house import ROOT, generator, tree
-from unsafe import log, replication
+from unsafe import controller, log, replication
 
 RULES = generator("house_measures/rules")
 DOCS = generator("rules_docs")
@@ -63,6 +63,7 @@ def test_every_switch_is_of_one_rule() -> None:
     rooms = {
         *replication.UNSAFE,
         *(f"log.{name}" for name in [*log.UNSAFE, *log.UNSAFE_FILES]),
+        *(f"controller.{name}" for name in controller.UNSAFE),
         *(f"coordinator.{name}" for name in coordinators.SWITCHES),
     }
     assert {*SWITCHES, *rooms} - set(times) == set()

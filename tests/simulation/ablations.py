@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from oncelog_broker.coordinator.safeguards import without as without_coordinators
-from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_runtime.entropy import SeededEntropy
 from simulation import hasty_assignor
 from simulation.campaign import Options, Result, run_seed
 from simulation.knobs import Knobs
 from simulation.shrink import promise_of
-from unsafe import log
+from unsafe import controller, log
 from unsafe.replication import without
 
 SAFETY_S = 30.0
@@ -202,12 +201,14 @@ def arguments(name: str) -> dict[str, Any]:
         if rule == "bump_epoch_per_txn":  # partitions would take no marker of the old epoch
             turned["safeguards"] = without("log.markers_need_newer_epoch")
         return turned
+    if name == "controller.expire_hung_loops":
+        return {"expire_hung_loops": False}
     if name.startswith("controller."):
         rule = name.removeprefix("controller.")
-        return {"controller_safeguards": ControllerSafeguards(**{rule: False})}
+        return {"controller_safeguards": controller.without(rule)}
     turned = {"safeguards": without(name)}
     if name == "check_identity":  # each end checks
-        turned["controller_safeguards"] = ControllerSafeguards(check_identity=False)
+        turned["controller_safeguards"] = controller.without("check_identity")
     return turned
 
 

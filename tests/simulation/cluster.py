@@ -25,7 +25,6 @@ from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ListenerConfig
 from oncelog_broker.coordinator.result import CoordinatorRecord
 from oncelog_broker.log.dir_jobs import SYNC
-from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.znodes import broker_path, state_path
 from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_protocol.messages.replication import TopicOverrides, UpdateMetadataRequest
@@ -66,7 +65,8 @@ class SimCluster:
     """It has brokers 1 to N, ZooKeeper on "zk", and clients where ``client_process`` puts them.
 
     :param safeguards: arguments for every ``Broker``, to go without a rule; also ``files``, what it
-        is given as its disk, and ``settings``, which go before those of the knobs.
+        is given as its disk, ``settings``, which go before those of the knobs, and
+        ``expire_hung_loops``, a rule of the store's client.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class SimCluster:
         self.more_for_brokers = more = dict(safeguards or {})
         self.as_disk: Callable[[MemoryFiles], Any] = more.pop("files", lambda disk: disk)
         self._settings: dict[str, Any] = more.pop("settings", {})
+        self._expire_hung_loops: bool = more.pop("expire_hung_loops", True)
         self.network = Network(loop, entropy.fork("network"))
         self.network.latency_s = knobs.latency_s
         self.network.jitter_s = knobs.jitter_s
@@ -193,13 +194,12 @@ class SimCluster:
             await asyncio.sleep(RESTART_S)
 
     def _make(self, broker_id: int, process: Process) -> Broker:
-        rules = self.more_for_brokers.get("controller_safeguards") or ControllerSafeguards()
         store = SimMetadataStore(
             self.zookeeper,
             process=process,
             server_process=self.zookeeper_process,
             session_timeout_ms=self.knobs.zookeeper_session_timeout_ms,
-            expire_hung_loops=rules.expire_hung_loops,
+            expire_hung_loops=self._expire_hung_loops,
         )
         self.stores[broker_id] = store
         broker = Broker(

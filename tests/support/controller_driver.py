@@ -37,7 +37,7 @@ from oncelog_controller.events import (
 )
 from oncelog_controller.machine import ControllerMachine
 from oncelog_controller.orders import Orders
-from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.state import (
     BrokerRegistration,
     ClusterPartition,
@@ -97,7 +97,7 @@ class Driver:
     now: float = 100.0
     zxid: int = 1000
     epoch: int = 1
-    safeguards: ControllerSafeguards = field(default_factory=ControllerSafeguards)
+    safeguards: ControllerSafeguards = SAFE
     settings: BrokerSettings | None = None
 
     def __post_init__(self) -> None:
@@ -284,7 +284,7 @@ class Driver:
         writes = []
         for effect in effects:
             if isinstance(effect, WriteStore):
-                if self.safeguards.check_controller_epoch:
+                if self.safeguards.fence(effect.ops[0]):
                     assert isinstance(effect.ops[0], CheckVersion)
                     assert effect.ops[0].path == znodes.CONTROLLER_EPOCH
                 writes.append(effect)
@@ -412,7 +412,7 @@ class Driver:
             known = partition.state
             assert stored == known
             assert not partition.halted
-            if self.safeguards.trust_only_complete_replicas:
+            if self.safeguards.untrusted(frozenset({1})):
                 for member in (*known.isr, *known.elr):
                     broker = self.machine.cluster.brokers.get(member)
                     assert broker is None or broker.keeps(known.admitted_at(member), partition), (

@@ -44,7 +44,7 @@ class LivesMixed(Safeguards):
 
 
 class EpochsMixed(Safeguards):
-    """A leader serves a fetch whatever leader epoch it means."""
+    """A leader serves a fetch of any leader epoch."""
 
     def fences(self, differs: bool) -> bool:
         """Serve it."""
@@ -107,7 +107,7 @@ class ProposedAreNotCounted(Safeguards):
 
 
 class NoMinIsr(Safeguards):
-    """The high watermark advances with whatever ISR there is."""
+    """The high watermark does not wait for an ISR that is large enough."""
 
     def holds(self, below_min_isr: bool) -> bool:
         """Let it move."""
