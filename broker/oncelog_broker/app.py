@@ -25,6 +25,7 @@ from functools import partial
 from oncelog_broker.clock_watch import ClockWatch
 from oncelog_broker.config import BrokerConfig, ConfigError
 from oncelog_broker.controller_settings import ControllerSettings, controller_config
+from oncelog_broker.coordinator.safeguards import SAFE as SAFE_COORDINATORS
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_broker.live_config import LiveConfig
 from oncelog_broker.log.checkpoint import SESSION
@@ -107,7 +108,7 @@ class Broker:
         authorizer: Authorizer | None = None,
         safeguards: Safeguards = SAFE,
         controller_safeguards: ControllerSafeguards = SAFE_CONTROLLER,
-        coordinator_safeguards: CoordinatorSafeguards | None = None,
+        coordinator_safeguards: CoordinatorSafeguards = SAFE_COORDINATORS,
     ) -> None:
         self.config = config
         self.live = LiveConfig(config)  # the settings in force
@@ -230,7 +231,7 @@ class Broker:
             min_insync_replicas=lambda: int(self.live.topic_default("min_insync_replicas")[0]),
         )
 
-    def _make_coordination(self, safeguards: CoordinatorSafeguards | None) -> GroupCoordination:
+    def _make_coordination(self, safeguards: CoordinatorSafeguards) -> GroupCoordination:
         return GroupCoordination(
             broker_id=self.broker_id,
             config=self.live.groups,
@@ -245,9 +246,7 @@ class Broker:
             safeguards=safeguards,
         )
 
-    def _make_transactions(
-        self, safeguards: CoordinatorSafeguards | None
-    ) -> TransactionCoordination:
+    def _make_transactions(self, safeguards: CoordinatorSafeguards) -> TransactionCoordination:
         return TransactionCoordination(
             broker_id=self.broker_id,
             config=self.live.transactions,

@@ -12,13 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oncelog_broker.coordinator.safeguards import without as without_coordinators
 from oncelog_runtime.entropy import SeededEntropy
 from simulation import hasty_assignor
 from simulation.campaign import Options, Result, run_seed
 from simulation.knobs import Knobs
 from simulation.shrink import promise_of
-from unsafe import controller, log
+from unsafe import controller, coordinators, log
 from unsafe.replication import without
 
 SAFETY_S = 30.0
@@ -197,7 +196,7 @@ def arguments(name: str) -> dict[str, Any]:
         return {"files": disk}
     if name.startswith("coordinator."):
         rule = name.removeprefix("coordinator.")
-        turned: dict[str, Any] = {"coordinator_safeguards": without_coordinators(rule)}
+        turned: dict[str, Any] = {"coordinator_safeguards": coordinators.without(rule)}
         if rule == "bump_epoch_per_txn":  # partitions would take no marker of the old epoch
             turned["safeguards"] = without("log.markers_need_newer_epoch")
         return turned

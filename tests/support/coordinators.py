@@ -9,7 +9,7 @@ from typing import Any
 from oncelog_broker.coordinator.led_shard import LedShard
 from oncelog_broker.coordinator.ports import Timers
 from oncelog_broker.coordinator.result import CoordinatorRecord, Result
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.safeguards import SAFE
 from oncelog_protocol.errors import (
     ApiError,
     CoordinatorNotAvailableError,
@@ -183,7 +183,7 @@ class Bench:
             writer=self.writer,
             make_shard=TextShard,
             commit_timeout_s=commit_timeout_s,
-            safeguards=CoordinatorSafeguards(),
+            safeguards=SAFE,
             on_broken=lambda led: led.unload(CoordinatorNotAvailableError.code),
         )
         self.shard = self.led.shard

@@ -14,7 +14,7 @@ from oncelog_broker.coordinator.group.records import SavedGroup
 from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.coordinator.group.shard import GroupShard
 from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
 from oncelog_protocol.consumer_protocol import ConsumerSubscription, encode_subscription
 from oncelog_protocol.errors import ApiError, RequestTimedOutError
 from oncelog_protocol.messages.groups import (
@@ -136,7 +136,7 @@ class GroupWorld:
         *,
         config: GroupConfig | None = None,
         log: Sequence[CoordinatorRecord] = (),
-        safeguards: CoordinatorSafeguards | None = None,
+        safeguards: CoordinatorSafeguards = SAFE,
         clock: ManualClock | None = None,
         seed: str = "groups",
         deleted_ids: Sequence[str] = (),

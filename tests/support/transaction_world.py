@@ -11,7 +11,7 @@ from typing import Any
 
 from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.coordinator.ports import MarkerOrder
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.producer_ids import ProducerIdRequests
 from oncelog_broker.coordinator.transaction.records import (
@@ -344,7 +344,7 @@ class TransactionWorld:
 async def transaction_world(
     *,
     commit_timeout_ms: int = 60_000,
-    safeguards: CoordinatorSafeguards | None = None,
+    safeguards: CoordinatorSafeguards = SAFE,
     **config: int,
 ) -> AsyncIterator[TransactionWorld]:
     """Make a world whose coordinator is elected in epoch 1."""
@@ -353,7 +353,7 @@ async def transaction_world(
     world = TransactionWorld(
         tasks,
         transaction_settings(**config),
-        safeguards if safeguards is not None else CoordinatorSafeguards(),
+        safeguards,
         commit_timeout_ms,
     )
     try:

@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 from oncelog_broker.coordinator.led_shard import LedShard, Reply, S, Shard, ShardState
 from oncelog_broker.coordinator.ports import PartitionWriter, Timers
 from oncelog_broker.coordinator.result import Result
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
 from oncelog_protocol.coordinators import coordinator_partition
 from oncelog_protocol.errors import (
     NO_ERROR,
@@ -71,7 +71,7 @@ class CoordinatorEngine(Generic[S]):
         make_shard: Callable[[int, Timers], S],
         tasks: Tasks,
         commit_timeout_ms: int,
-        safeguards: CoordinatorSafeguards | None = None,
+        safeguards: CoordinatorSafeguards = SAFE,
     ) -> None:
         self.name = name
         self.topic = topic
@@ -83,7 +83,7 @@ class CoordinatorEngine(Generic[S]):
         self._make_shard = make_shard
         self._tasks = tasks
         self._commit_timeout_s = commit_timeout_ms / 1000
-        self._safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
+        self._safeguards = safeguards
         self._led: dict[int, LedShard[S]] = {}
         self._closed = False
 

@@ -151,11 +151,9 @@ class LedShard(Generic[S]):
         self.timers = ShardTimers(self._timer_due)
         self.shard = make_shard(topic_partition.partition, self.timers)
         self._tell_epoch()
-        self._writer = writer
+        self._writer = safeguards.writer(writer)
         self._commit_timeout_s = commit_timeout_s
-        self._waits_for_commit = safeguards.replies_wait_for_commit
-        self._serves_early = not safeguards.wait_for_load
-        self._uses_barriers = safeguards.outsiders_wait_for_barrier
+        self._safeguards = safeguards
         self._behind_barrier: list[tuple[Callable[[S], Any], Reply[Any]]] = []
         self._barrier_under_way = False
         self._on_broken = on_broken
@@ -174,9 +172,9 @@ class LedShard(Generic[S]):
     @property
     def serves(self) -> bool:
         """Return whether operations may run."""
-        return self.state is ShardState.ACTIVE or (
-            self._serves_early and self.state is ShardState.LOADING
-        )
+        if self.state is ShardState.LOADING:
+            return self._safeguards.serves_while_loading()
+        return self.state is ShardState.ACTIVE
 
     @property
     def pending_count(self) -> int:
@@ -230,10 +228,7 @@ class LedShard(Generic[S]):
 
     def read_confirmed(self, operation: Callable[[S], T], reply: Reply[T]) -> None:
         """See ``CoordinatorEngine.read_confirmed``."""
-        if self._uses_barriers:
-            self._submit(partial(self._read_confirmed, operation, reply))
-        else:
-            self.read(operation, reply)
+        self._submit(partial(self._read_confirmed, operation, reply))
 
     def unload(self, error_code: int) -> None:
         """Stop running operations, as the leadership has ended; callers that wait are told in
@@ -276,7 +271,7 @@ class LedShard(Generic[S]):
             value = operation(self.shard)
         except Exception as error:
             return reply(None, self._failure(error))
-        if self.end_offset < 0 or not self._waits_for_commit:
+        if self.end_offset < 0:
             return reply(value, NO_ERROR)
 
         def finish(code: int) -> None:
@@ -308,7 +303,7 @@ class LedShard(Generic[S]):
             if self._behind_barrier:
                 self._submit(self._write_barrier)
 
-        self._write(lambda _: Result((BARRIER,), True), passed)
+        self._write(lambda _: Result(self._safeguards.barrier(), True), passed)
 
     def _timer_due(self, operation: TimerOperation, again: Callable[[], None] | None) -> None:
         def reply(_value: None, error_code: int) -> None:
@@ -333,7 +328,7 @@ class LedShard(Generic[S]):
         if result.delay is not None:
             reply = self._delay(result.delay, reply)
         if not result.records:
-            if result.rests_on_log and self._waits_for_commit and self.end_offset >= 0:
+            if result.rests_on_log and self.end_offset >= 0:
                 return self._when_committed(True, partial(_finish, result, reply))
             if result.on_committed is not None:
                 result.on_committed()
@@ -360,10 +355,7 @@ class LedShard(Generic[S]):
             )
             finish(RequestTimedOutError.code)
             return self._on_broken(self)
-        if self._waits_for_commit:
-            self._when_committed(True, finish)
-        else:
-            finish(NO_ERROR)
+        self._when_committed(True, finish)
 
     # ---- delayed operations
 

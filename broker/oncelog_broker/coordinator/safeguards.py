@@ -1,61 +1,80 @@
-"""Rules of the coordinators can be switched off here, so that tests prove that they are needed.
+"""The coordinators' rules without which a promise breaks are methods here.
 
-Production code never changes one: the default is the only safe value. Each switch names the rule of
-which it deprives the coordinators; a test that turns it must see a promise broken. ``SWITCHES``
-lists them all.
+Each is the safe decision, and the only one that the product has: most return what they are told, as
+it stands. Tests hand in others, to see that the promise breaks: ``tests/unsafe`` has them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from oncelog_broker.coordinator.ports import PartitionWriter
+from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord
+from oncelog_broker.coordinator.transaction import ordinary
+from oncelog_broker.coordinator.transaction.ordinary import Now, ProducerIdAndEpoch, Step
+from oncelog_broker.coordinator.transaction.records import SavedTransaction
+from oncelog_protocol.types import TopicPartition
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+AskDeleted = Callable[[TopicPartition], Awaitable[bool]]
+"""It tells whether a partition that was there once is no more, for certain."""
 
 
-@dataclass(frozen=True, slots=True)
 class CoordinatorSafeguards:
-    """Every field at its default is Oncelog as it is meant to run."""
+    """It decides for the coordinators of a broker."""
 
-    wait_for_load: bool = True
-    """A coordinator serves nothing before it has read its whole partition. Off: it answers from
-    what it has read so far."""
+    __slots__ = ()
 
-    fence_generation: bool = True
-    """A commit of a member counts only in the generation and under the member id of the group as it
-    is now. Off: whoever was a member once goes on committing."""
+    def serves_while_loading(self) -> bool:
+        """Return whether operations may run before the whole partition was read."""
+        return False
 
-    replies_wait_for_commit: bool = True
-    """A write is acknowledged, and a read is answered, once the high watermark has passed it.
-    Off: as soon as the leader has appended it."""
+    def writer(self, writer: PartitionWriter) -> PartitionWriter:
+        """Return who says when a write is committed. Neither is a write acknowledged before, nor a
+        read answered before the high watermark has passed what it saw."""
+        return writer
 
-    outsiders_wait_for_barrier: bool = True
-    """A caller without a generation, which a deposed coordinator would refuse, is answered only
-    after a record written since then was committed. Off: a coordinator that was deposed and does
-    not know it tells such callers what was true once."""
+    def barrier(self) -> tuple[CoordinatorRecord, ...]:
+        """Return what is committed before a caller without a generation is answered: a coordinator
+        that was deposed and does not know it would tell such callers what was true once."""
+        return (BARRIER,)
 
-    require_stable: bool = True
-    """A caller that asks for stable offsets is not told one that an open transaction may replace
-    [K9]. Off: it is told the last committed one."""
+    def sender(self, check: Callable[[A, B], C], group: A, request: B) -> C | None:
+        """Return who commits offsets, once checked: a commit counts only in the generation and
+        under the member id of the group as it is now."""
+        return check(group, request)
 
-    bump_epoch_per_txn: bool = True
-    """Every end of a transaction raises the epoch of its producer, and its markers carry the raised
-    one (KIP-890). Off: epoch and markers stay the same, as before that; it needs partitions that
-    accept such markers (``markers_need_newer_epoch`` of the log off as well)."""
+    def stable(self, required: bool) -> bool:
+        """Return whether an offset that an open transaction may replace is withheld [K9]."""
+        return required
 
-    prepare_before_markers: bool = True
-    """The outcome of a transaction is committed before the first marker goes out. Off: it was only
-    appended."""
+    def end(
+        self, saved: SavedTransaction | None, producer: ProducerIdAndEpoch, commit: bool, now: Now
+    ) -> Step:
+        """Return the step of EndTxn. Every end raises the epoch of its producer, and its markers
+        carry the raised one (KIP-890)."""
+        return ordinary.end(saved, producer, commit, now)
 
-    confirm_deletions: bool = True
-    """A marker is given up only when the metadata store says that its partition is no more. Off:
-    when this broker has not heard of the partition."""
+    def timed_out(self, saved: SavedTransaction, now: Now) -> SavedTransaction:
+        """Return the end of a transaction whose time is over, with the same rule."""
+        return ordinary.timed_out(saved, now)
+
+    def marker_epoch(self, producer_epoch: int) -> int:
+        """Return the epoch below which a marker ends transactions."""
+        return producer_epoch
+
+    def prepared(self, send_markers: Callable[[], None]) -> None:
+        """Send no marker when a decision was appended: it is committed first."""
+
+    def asks_deleted(self, ask: AskDeleted) -> AskDeleted:
+        """Return who says that a partition is no more, so that its marker is given up: the metadata
+        store, as a broker may not have heard of a partition yet."""
+        return ask
 
 
-SWITCHES = tuple(each.name for each in fields(CoordinatorSafeguards))
-"""It lists every switch by its field. Which rule it turns off is in docs/rules.md."""
-
-
-def without(switch: str) -> CoordinatorSafeguards:
-    """Return the safeguards with one of ``SWITCHES`` turned to its unsafe side. For tests only."""
-    if switch not in SWITCHES:
-        raise ValueError(f"{switch!r} is none of {', '.join(SWITCHES)}")
-    safe = CoordinatorSafeguards()
-    return replace(safe, **{switch: not getattr(safe, switch)})
+SAFE = CoordinatorSafeguards()
+"""A broker runs with these."""

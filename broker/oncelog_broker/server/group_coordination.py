@@ -12,7 +12,7 @@ from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.coordinator.group.shard import GroupShard
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.controller_channel import BrokerConnector
 from oncelog_broker.server.end_offsets import EndOffsets
@@ -48,9 +48,8 @@ class GroupCoordination:
         clock: CautiousClock,
         entropy: Entropy,
         tasks: Tasks,
-        safeguards: CoordinatorSafeguards | None = None,
+        safeguards: CoordinatorSafeguards = SAFE,
     ) -> None:
-        safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
         self._image = image
         self.assertions_failed = 0
         """So many groups had to begin anew because what was known of them contradicted itself."""

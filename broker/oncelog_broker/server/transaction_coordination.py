@@ -12,7 +12,7 @@ from functools import partial
 
 from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.coordinator.group.service import GroupCoordinator
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.producer_ids import ProducerIdRequests
 from oncelog_broker.coordinator.transaction.service import TransactionCoordinator
@@ -56,9 +56,8 @@ class TransactionCoordination:
         clock: CautiousClock,
         tasks: Tasks,
         is_deleted: Callable[[TopicPartition], Awaitable[bool]],
-        safeguards: CoordinatorSafeguards | None = None,
+        safeguards: CoordinatorSafeguards = SAFE,
     ) -> None:
-        safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
         self._calls = BrokerCalls(connector)
         self.marker_writer = MarkerWriter(replicas, groups)
         self.markers = MarkerSender(
@@ -67,8 +66,7 @@ class TransactionCoordination:
             calls=self._calls,
             writer=self.marker_writer,
             tasks=tasks,
-            is_deleted=is_deleted,
-            confirm_deletions=safeguards.confirm_deletions,
+            is_deleted=safeguards.asks_deleted(is_deleted),
         )
         self.gateway = PartitionGateway(replicas, clock)
         self.engine: CoordinatorEngine[TransactionShard] = CoordinatorEngine(

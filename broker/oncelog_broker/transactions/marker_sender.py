@@ -131,7 +131,6 @@ class MarkerSender:
 
     :param is_deleted: whether a partition that was there once is no more, for certain; raises when
         that cannot be said now.
-    :param confirm_deletions: the safeguard of that name.
     """
 
     def __init__(
@@ -143,7 +142,6 @@ class MarkerSender:
         writer: MarkerWriter,
         tasks: Tasks,
         is_deleted: Callable[[TopicPartition], Awaitable[bool]],
-        confirm_deletions: bool = True,
     ) -> None:
         self._broker_id = broker_id
         self._image = image
@@ -151,7 +149,6 @@ class MarkerSender:
         self._writer = writer
         self._tasks = tasks
         self._is_deleted = is_deleted
-        self._confirm_deletions = confirm_deletions
         self._asking = False
         """It tells whether the store is being asked for partitions that are not known here."""
         self._lanes: dict[tuple[int, int], _Lane] = {}
@@ -192,9 +189,7 @@ class MarkerSender:
         if marker.order.done is None or self._closed or self._tasks.closed:
             return
         state = self._image.partition(marker.where)
-        if state is None and self._image.updated and not self._confirm_deletions:
-            self._loop.call_soon(marker.order.one_done)
-        elif state is None or state.leader not in self._image.brokers:
+        if state is None or state.leader not in self._image.brokers:
             self._homeless[marker] = None
             if state is None and not self._asking:
                 self._asking = True

@@ -11,7 +11,7 @@ import pytest
 from oncelog_broker.coordinator.engine import CoordinatorEngine, ShardState
 from oncelog_broker.coordinator.ports import Timers
 from oncelog_broker.coordinator.result import CoordinatorRecord, Result
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards, without
+from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
 from oncelog_protocol.coordinators import coordinator_partition
 from oncelog_protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -25,6 +25,7 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tasks import Tasks
 from support.coordinators import MemoryPartition, MemoryWriter, TextShard
 from support.waiting import eventually
+from unsafe.coordinators import without
 
 pytestmark = pytest.mark.asyncio
 
@@ -44,7 +45,7 @@ class World:
         *,
         auto_commit: bool = True,
         commit_timeout_ms: int = 60_000,
-        safeguards: CoordinatorSafeguards | None = None,
+        safeguards: CoordinatorSafeguards = SAFE,
     ) -> None:
         self.writer = MemoryWriter(auto_commit=auto_commit)
         self.shards: list[TextShard] = []

@@ -19,7 +19,7 @@ from oncelog_broker.coordinator.result import (
     CoordinatorRecord,
     Result,
 )
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.safeguards import SAFE
 from oncelog_protocol.errors import (
     ApiError,
     CoordinatorNotAvailableError,
@@ -122,7 +122,7 @@ async def test_a_shard_that_wants_to_know_is_told_its_leader_epoch() -> None:
         writer=MemoryWriter(),
         make_shard=Knowing,
         commit_timeout_s=60.0,
-        safeguards=CoordinatorSafeguards(),
+        safeguards=SAFE,
         on_broken=lambda _: None,
     )
     led.activate(0)
@@ -370,7 +370,7 @@ async def test_timers_set_while_loading_are_held() -> None:
         writer=MemoryWriter(),
         make_shard=make,
         commit_timeout_s=1.0,
-        safeguards=CoordinatorSafeguards(),
+        safeguards=SAFE,
         on_broken=lambda led: None,
     )
     assert not led.serves
@@ -396,7 +396,7 @@ async def test_a_shard_that_cannot_be_loaded_serves_nothing() -> None:
         writer=bench.writer,
         make_shard=TextShard,
         commit_timeout_s=1.0,
-        safeguards=CoordinatorSafeguards(),
+        safeguards=SAFE,
         on_broken=lambda led: None,
     )
     led.fail(NOT_AVAILABLE)

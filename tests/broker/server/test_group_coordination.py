@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from oncelog_broker.coordinator.safeguards import without
 from oncelog_protocol.coordinators import GROUP_TOPIC, coordinator_partition
 from oncelog_protocol.errors import (
     NO_ERROR,
@@ -39,6 +38,7 @@ from oncelog_protocol.messages.groups import (
 )
 from support.cluster import Cluster
 from support.waiting import eventually
+from unsafe.coordinators import without
 
 pytestmark = pytest.mark.asyncio
 

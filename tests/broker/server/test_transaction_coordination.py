@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.coordinator.safeguards import without
 from oncelog_protocol.coordinators import TRANSACTION_TOPIC, coordinator_partition
 from oncelog_protocol.errors import (
     CoordinatorNotAvailableError,
@@ -21,6 +20,7 @@ from oncelog_protocol.types import TopicPartition
 from support.cluster import Cluster
 from support.hand_producer import HandProducer
 from support.waiting import eventually
+from unsafe.coordinators import without
 
 pytestmark = pytest.mark.asyncio
 

@@ -44,7 +44,7 @@ from oncelog_broker.coordinator.group.states import RULES, GroupState
 from oncelog_broker.coordinator.group.timer_keys import EXPIRY_KEY
 from oncelog_broker.coordinator.ports import Timers
 from oncelog_broker.coordinator.result import CoordinatorRecord, RecordFormatError, Result
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
 from oncelog_protocol.errors import (
     NO_ERROR,
     ConcurrentTransactionsError,
@@ -123,7 +123,7 @@ class GroupShard:
         config: GroupConfig,
         clock: CautiousClock,
         entropy: Entropy,
-        safeguards: CoordinatorSafeguards | None = None,
+        safeguards: CoordinatorSafeguards = SAFE,
         on_broken: Callable[[GroupInvariantError], None] | None = None,
         deleted_ids: Collection[str] = (),
     ) -> None:
@@ -135,7 +135,7 @@ class GroupShard:
         self._timers = timers
         self._config = config
         self._clock = clock
-        self._safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
+        self._safeguards = safeguards
         self._is_loaded = False
         self._unsaved: dict[str, None] = {}
         """Nothing of these groups is durable yet."""
@@ -326,10 +326,9 @@ class GroupShard:
         check_group_id(request.group_id)
         check_offsets(request)
         group = self.groups.get(request.group_id)
-        if self._safeguards.fence_generation:
-            member = check_commit(group, request)
-            if group is not None and member is not None:
-                self._protocol.sign_of_life(group, member)
+        member = self._safeguards.sender(check_commit, group, request)
+        if group is not None and member is not None:
+            self._protocol.sign_of_life(group, member)
         longest = self._config.offset_metadata_max_bytes
         return Result(*to_commit(group, request, self._clock.now_ms(), longest))
 
@@ -344,10 +343,9 @@ class GroupShard:
         check_group_id(request.group_id)
         check_offsets(request)
         group = self.groups.get(request.group_id)
-        if self._safeguards.fence_generation:
-            member = check_txn_commit(group, request)
-            if group is not None and member is not None:
-                self._protocol.sign_of_life(group, member)
+        member = self._safeguards.sender(check_txn_commit, group, request)
+        if group is not None and member is not None:
+            self._protocol.sign_of_life(group, member)
         producer_id, epoch = request.producer_id, request.producer_epoch
         self.transactions.check_epoch(producer_id, epoch)
         longest = self._config.offset_metadata_max_bytes
@@ -365,11 +363,9 @@ class GroupShard:
 
         :raises InvalidProducerEpochError: only a newer transaction of the producer is open here.
         """
-        if not self._safeguards.bump_epoch_per_txn:
-            producer_epoch += 1  # Markers carry the epoch of their data then.
-        now_ms = self._clock.now_ms()
+        epoch = self._safeguards.marker_epoch(producer_epoch)
         records, complete = self.transactions.end(
-            self.groups, producer_id, producer_epoch, commit, now_ms
+            self.groups, producer_id, epoch, commit, self._clock.now_ms()
         )
         return Result(records, complete)
 
@@ -381,7 +377,7 @@ class GroupShard:
         check_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         check_fetch(group, request)
-        stable = request.require_stable and self._safeguards.require_stable
+        stable = self._safeguards.stable(request.require_stable)
         return OffsetFetchResponse(topics=fetched(group, request, stable))
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:

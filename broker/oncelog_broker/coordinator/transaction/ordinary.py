@@ -204,13 +204,10 @@ def end(
     producer: ProducerIdAndEpoch,
     commit: bool,
     now: Now,
-    *,
-    bump: bool = True,
 ) -> Step:
     """Carry out EndTxn: the step is PREPARE of the open transaction, or nothing for a repeat. The
     answer is the present pair afterwards.
 
-    :param bump: whether ends raise the epoch; False is for proving that they have to.
     :raises ApiError: those of ``EndTxnResponse``.
     :raises StillEndingError, ProducerIdNeededError: not now.
     """
@@ -221,13 +218,11 @@ def end(
         return _repeated_end(saved, commit)
     rules = RULES[saved.state]
     act = rules.commit if commit else rules.abort
-    if not bump and saved.state is not TxnState.ONGOING and saved.state.is_committed == commit:
-        return Step()
     if act is Act.WAIT:
         raise StillEndingError
     if act is Act.REFUSE:
         raise InvalidTxnStateError(f"in {saved.state.label} there is nothing to commit")
-    ended = prepared(saved, commit, Ending.CLIENT, now, bump=bump)
+    ended = prepared(saved, commit, Ending.CLIENT, now)
     if act is Act.PREPARE:
         return Step((ended,))
     return Step((ended, ended.completed(now.now_ms)))
@@ -243,24 +238,21 @@ def _repeated_end(saved: SavedTransaction, commit: bool) -> Step:
     raise InvalidTxnStateError(f"it has ended: {saved.state.label}")
 
 
-def timed_out(saved: SavedTransaction, now: Now, *, bump: bool = True) -> SavedTransaction:
+def timed_out(saved: SavedTransaction, now: Now) -> SavedTransaction:
     """Return PrepareAbort of an open transaction whose time is over.
 
     :raises ProducerIdNeededError: not now.
     """
-    return prepared(saved, False, Ending.TIMEOUT, now, bump=bump)
+    return prepared(saved, False, Ending.TIMEOUT, now)
 
 
-def prepared(
-    saved: SavedTransaction, commit: bool, ending: Ending, now: Now, *, bump: bool = True
-) -> SavedTransaction:
+def prepared(saved: SavedTransaction, commit: bool, ending: Ending, now: Now) -> SavedTransaction:
     """Return how the transaction ends: the epoch of its markers, and the next pair.
 
     :raises ProducerIdNeededError: not without a fresh producer id.
     """
     producer = present(saved)
-    following = _next(producer, now) if bump else producer
-    return saved.prepared(commit, ending, following, producer.epoch + bump, now.now_ms)
+    return saved.prepared(commit, ending, _next(producer, now), producer.epoch + 1, now.now_ms)
 
 
 # ---- who asks

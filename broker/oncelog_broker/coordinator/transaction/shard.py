@@ -26,14 +26,13 @@ from typing import Generic, TypeVar
 
 from oncelog_broker.coordinator.ports import MarkerSenderPort, Timers
 from oncelog_broker.coordinator.result import (
-    BARRIER,
     CoordinatorRecord,
     Delay,
     DelayedOperations,
     RecordFormatError,
     Result,
 )
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
 from oncelog_broker.coordinator.transaction import descriptions, ordinary, shared
 from oncelog_broker.coordinator.transaction.completion import AGAIN_S, TransactionCompletion
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
@@ -134,7 +133,7 @@ class TransactionShard:
         clock: CautiousClock,
         markers: MarkerSenderPort,
         producer_ids: ProducerIdRequests,
-        safeguards: CoordinatorSafeguards | None = None,
+        safeguards: CoordinatorSafeguards = SAFE,
     ) -> None:
         self.partition = partition
         self.transactions: dict[str, TransactionMetadata] = {}
@@ -142,7 +141,7 @@ class TransactionShard:
         self._timers = timers
         self._config = config
         self._clock = clock
-        self._safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
+        self._safeguards = safeguards
         self._is_loaded = False
         self._producer_ids = producer_ids
         self._completion = TransactionCompletion(timers, markers, clock, self.transactions.get)
@@ -203,9 +202,8 @@ class TransactionShard:
             self._timers.cancel(_timeout_key(txn.transactional_id))
         if saved is not None and saved.state.is_prepared:
             txn.decided(self._timers.now_s())
-            if not self._safeguards.prepare_before_markers:
-                self._completion.decided(txn.transactional_id, saved)
-            return
+            send = partial(self._completion.decided, txn.transactional_id, saved)
+            return self._safeguards.prepared(send)
         if old is not None and old.state.is_prepared:
             txn.stop_markers()
         if txn.delayed:
@@ -310,9 +308,7 @@ class TransactionShard:
     def _refusal(self, request: PendingRequest[R], error: ApiError) -> Result[R]:
         if error.kind is Kind.RETRIABLE:
             return Result(reply=request.refused(error))
-        confirmed = self._safeguards.outsiders_wait_for_barrier
-        records = (BARRIER,) if confirmed else ()
-        return Result(records, request.refused(error), rests_on_log=True)
+        return Result(self._safeguards.barrier(), request.refused(error), rests_on_log=True)
 
     def _now(self, fresh_id: int | None = None) -> Now:
         return Now(self._clock.now_ms(), fresh_id)
@@ -429,12 +425,11 @@ class TransactionShard:
         """
         transactional_id = request.transactional_id
         saved = self._ordinary(transactional_id)
-        step = ordinary.end(
+        step = self._safeguards.end(
             saved,
             ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             request.commit,
             self._now(fresh_id),
-            bump=self._safeguards.bump_epoch_per_txn,
         )
         last = step.states[-1] if step.states else saved
         assert last is not None
@@ -543,8 +538,7 @@ class TransactionShard:
             now = self._now(fresh_id)
             ended: Saved
             if isinstance(saved, SavedTransaction):
-                bump = self._safeguards.bump_epoch_per_txn
-                ended = ordinary.timed_out(saved, now, bump=bump)
+                ended = self._safeguards.timed_out(saved, now)
             else:
                 ended = saved.prepared(False, Ending.TIMEOUT, (), now.now_ms)
             return self._changing(transactional_id, (ended,), True)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from oncelog_broker.coordinator.group.states import GroupState
-from oncelog_broker.coordinator.safeguards import without
 from oncelog_protocol.errors import (
     IllegalGenerationError,
     InvalidRequestError,
@@ -23,6 +22,7 @@ from oncelog_protocol.messages.groups import (
 )
 from support.group_world import Answer, GroupWorld, subscribed
 from support.room_settings import group_settings
+from unsafe.coordinators import without
 
 DAY_S = 24 * 3600
 RETENTION_S = 7 * DAY_S

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_broker.coordinator.group import pending as pending_module
-from oncelog_broker.coordinator.safeguards import without
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import (
     ConcurrentTransactionsError,
@@ -39,6 +38,7 @@ from oncelog_protocol.messages.transactions import (
 )
 from oncelog_protocol.types import TopicPartition
 from support.group_world import Answer, GroupWorld
+from unsafe.coordinators import without
 
 PID = 70
 UNSTABLE = UnstableOffsetCommitError.code

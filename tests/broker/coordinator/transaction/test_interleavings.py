@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 
 from oncelog_broker.coordinator.ports import MarkerOrder
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards, without
+from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
 from oncelog_broker.coordinator.transaction.records import SavedShared, SavedTransaction, id_record
 from oncelog_broker.coordinator.transaction.states import TxnState
 from oncelog_protocol.errors import ERRORS, Kind, NotEnoughReplicasError
 from support.transaction_world import Answer, TransactionWorld, transaction_world
+from unsafe.coordinators import without
 
 SEEDS = 25
 STEPS = 800
@@ -480,7 +481,7 @@ class SharedPlay:
             assert saved.last_committed_tag >= max(self.committed, default=-1)
 
 
-async def play(seed: int, safeguards: CoordinatorSafeguards | None = None) -> dict[str, int]:
+async def play(seed: int, safeguards: CoordinatorSafeguards = SAFE) -> dict[str, int]:
     async with transaction_world(commit_timeout_ms=3_000, safeguards=safeguards) as world:
         world.writer.auto_commit = False
         world.partition.commit()

@@ -31,6 +31,7 @@ from oncelog_protocol.errors import (
     TransactionAbortableError,
 )
 from oncelog_protocol.types import TopicPartition
+from unsafe.coordinators import without
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 NOW = Now(5_000, None)
@@ -299,11 +300,12 @@ def test_used_up_epochs_at_the_end_of_a_transaction() -> None:
 
 
 def test_without_the_rule_epochs_stay() -> None:
-    (new,) = end(OPEN, ProducerIdAndEpoch(7, 3), True, NOW, bump=False).states
+    unsafe = without("bump_epoch_per_txn")
+    (new,) = unsafe.end(OPEN, ProducerIdAndEpoch(7, 3), True, NOW).states
     assert present(new) == (7, 3)
     assert new.marker_epoch == 3
     done = new.completed(0)
-    assert end(done, ProducerIdAndEpoch(7, 3), True, NOW, bump=False).states == ()
+    assert unsafe.end(done, ProducerIdAndEpoch(7, 3), True, NOW).states == ()
 
 
 # ---- the rest

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from oncelog_broker.coordinator.safeguards import without
 from oncelog_broker.coordinator.transaction.records import SavedTransaction, id_record
 from oncelog_broker.coordinator.transaction.states import IllegalTxnTransitionError, TxnState
 from oncelog_protocol.errors import (
@@ -26,6 +25,7 @@ from oncelog_protocol.messages.shared_transactions import LAST_TAG
 from oncelog_protocol.types import TopicPartition
 from support.transaction_world import transaction_world
 from support.waiting import eventually
+from unsafe.coordinators import without
 
 pytestmark = pytest.mark.asyncio
 
