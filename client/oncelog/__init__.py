@@ -9,46 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from oncelog import blocking, errors
-    from oncelog.admin.admin import Admin
-    from oncelog.admin.group_results import OffsetReset
-    from oncelog.admin.results import NewTopic, Results
-    from oncelog.consumer.assignors.base import Assignor
-    from oncelog.consumer.columns import ColumnBatch
-    from oncelog.consumer.consumer import Consumer
-    from oncelog.consumer.group.listener import RebalanceListener
-    from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
-    from oncelog.consumer.offsets import OffsetAndTimestamp
-    from oncelog.consumer.outgoing import ProducerRecord
-    from oncelog.consumer.record import Record
-    from oncelog.consumer.retry import Retry
-    from oncelog.core.health import ClientHealth
-    from oncelog.errors import (
-        ApiError,
-        ClientError,
-        CommitFailedError,
-        DeliveryTimeoutError,
-        MaxPollIntervalExceededError,
-        NoBrokersAvailableError,
-        OncelogError,
-        ProducerFencedError,
-        TransactionAbortableError,
-        TransactionAlreadyCommittedError,
-        TransactionOutcomeUnknownError,
-    )
-    from oncelog.history import History
-    from oncelog.history_events import HistoryRecorder
-    from oncelog.producer.partition_queue import Delivery
-    from oncelog.producer.partitioner import Partitioner
-    from oncelog.producer.producer import Producer
-    from oncelog.producer.record_metadata import BatchMetadata, RecordMetadata
-    from oncelog.producer.transactions.transaction import Transaction
-    from oncelog.shared_transactions.transaction import Receipt, SharedTransaction, Ticket
-    from oncelog.shared_transactions.writer import SharedWriter, join
-    from oncelog.whereabouts import bootstrap_servers
-    from oncelog_protocol.types import TopicPartition
-
 _HOMES = {
     "Admin": "oncelog.admin.admin",
     "ApiError": "oncelog.errors",
@@ -94,51 +54,52 @@ _HOMES = {
 }
 _MODULES = ("blocking", "errors")
 
-__all__ = [
-    "Admin",
-    "ApiError",
-    "Assignor",
-    "BatchMetadata",
-    "ClientError",
-    "ClientHealth",
-    "ColumnBatch",
-    "CommitFailedError",
-    "Consumer",
-    "Delivery",
-    "DeliveryTimeoutError",
-    "GroupMetadata",
-    "History",
-    "HistoryRecorder",
-    "MaxPollIntervalExceededError",
-    "NewTopic",
-    "NoBrokersAvailableError",
-    "OffsetAndMetadata",
-    "OffsetAndTimestamp",
-    "OffsetReset",
-    "OncelogError",
-    "Partitioner",
-    "Producer",
-    "ProducerFencedError",
-    "ProducerRecord",
-    "RebalanceListener",
-    "Receipt",
-    "Record",
-    "RecordMetadata",
-    "Results",
-    "Retry",
-    "SharedTransaction",
-    "SharedWriter",
-    "Ticket",
-    "TopicPartition",
-    "Transaction",
-    "TransactionAbortableError",
-    "TransactionAlreadyCommittedError",
-    "TransactionOutcomeUnknownError",
-    "blocking",
-    "bootstrap_servers",
-    "errors",
-    "join",
-]
+if TYPE_CHECKING:
+    from oncelog import blocking as blocking
+    from oncelog import errors as errors
+    from oncelog.admin.admin import Admin as Admin
+    from oncelog.admin.group_results import OffsetReset as OffsetReset
+    from oncelog.admin.results import NewTopic as NewTopic
+    from oncelog.admin.results import Results as Results
+    from oncelog.consumer.assignors.base import Assignor as Assignor
+    from oncelog.consumer.columns import ColumnBatch as ColumnBatch
+    from oncelog.consumer.consumer import Consumer as Consumer
+    from oncelog.consumer.group.listener import RebalanceListener as RebalanceListener
+    from oncelog.consumer.offset_metadata import GroupMetadata as GroupMetadata
+    from oncelog.consumer.offset_metadata import OffsetAndMetadata as OffsetAndMetadata
+    from oncelog.consumer.offsets import OffsetAndTimestamp as OffsetAndTimestamp
+    from oncelog.consumer.outgoing import ProducerRecord as ProducerRecord
+    from oncelog.consumer.record import Record as Record
+    from oncelog.consumer.retry import Retry as Retry
+    from oncelog.core.health import ClientHealth as ClientHealth
+    from oncelog.errors import ApiError as ApiError
+    from oncelog.errors import ClientError as ClientError
+    from oncelog.errors import CommitFailedError as CommitFailedError
+    from oncelog.errors import DeliveryTimeoutError as DeliveryTimeoutError
+    from oncelog.errors import MaxPollIntervalExceededError as MaxPollIntervalExceededError
+    from oncelog.errors import NoBrokersAvailableError as NoBrokersAvailableError
+    from oncelog.errors import OncelogError as OncelogError
+    from oncelog.errors import ProducerFencedError as ProducerFencedError
+    from oncelog.errors import TransactionAbortableError as TransactionAbortableError
+    from oncelog.errors import TransactionAlreadyCommittedError as TransactionAlreadyCommittedError
+    from oncelog.errors import TransactionOutcomeUnknownError as TransactionOutcomeUnknownError
+    from oncelog.history import History as History
+    from oncelog.history_events import HistoryRecorder as HistoryRecorder
+    from oncelog.producer.partition_queue import Delivery as Delivery
+    from oncelog.producer.partitioner import Partitioner as Partitioner
+    from oncelog.producer.producer import Producer as Producer
+    from oncelog.producer.record_metadata import BatchMetadata as BatchMetadata
+    from oncelog.producer.record_metadata import RecordMetadata as RecordMetadata
+    from oncelog.producer.transactions.transaction import Transaction as Transaction
+    from oncelog.shared_transactions.transaction import Receipt as Receipt
+    from oncelog.shared_transactions.transaction import SharedTransaction as SharedTransaction
+    from oncelog.shared_transactions.transaction import Ticket as Ticket
+    from oncelog.shared_transactions.writer import SharedWriter as SharedWriter
+    from oncelog.shared_transactions.writer import join as join
+    from oncelog.whereabouts import bootstrap_servers as bootstrap_servers
+    from oncelog_protocol.types import TopicPartition as TopicPartition
+else:
+    __all__ = [*_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
@@ -153,4 +114,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*_HOMES, *_MODULES]

@@ -359,30 +359,23 @@ class Consumer(BlockingClient[AsyncConsumer]):
         return self._records(core_of(self._client).next_cursor)
 
     def until_idle(self, seconds: float) -> Iterator[Record]:
-        """Yield records until none has come for ``seconds``.
-
-        See :meth:`oncelog.Consumer.until_idle`.
-        """
+        """Yield records until none has come for so long: :meth:`oncelog.Consumer.until_idle`."""
         return self._records(Idling(core_of(self._client), seconds).next_cursor)
 
     def _records(
         self, next_cursor: Callable[[], Coroutine[Any, Any, Cursor | None]]
     ) -> Iterator[Record]:
-        self._thread.check_process()
-        while self._thread.running:
-            cursor = self._thread.call(next_cursor())
-            if cursor is None:
-                return
+        for cursor in self._until_closed(next_cursor):
             yield from cursor.iterator
 
     def batches(self) -> Iterator[ColumnBatch]:
         """Yield batches as columns until the consumer is closed."""
+        return self._until_closed(core_of(self._client).next_batch)
+
+    def _until_closed(self, ask: Callable[[], Coroutine[Any, Any, T | None]]) -> Iterator[T]:
         self._thread.check_process()
-        while self._thread.running:
-            batch = self._thread.call(core_of(self._client).next_batch())
-            if batch is None:
-                return
-            yield batch
+        while self._thread.running and (found := self._thread.call(ask())) is not None:
+            yield found
 
 
 class Admin(BlockingClient[AsyncAdmin]):

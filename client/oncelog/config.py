@@ -112,7 +112,8 @@ def take(options: type[T], parameters: Mapping[str, Any]) -> T:
     return options(**{name: parameters[name] for name in names if name in parameters})
 
 
-def _at_least(option: str, value: int, low: int, high: int | None = None) -> None:
+def at_least(option: str, value: int, low: int, high: int | None = None) -> None:
+    """Raise ConfigurationError unless the option is an integer from ``low`` (to ``high``) on."""
     if type(value) is not int or value < low or (high is not None and value > high):
         allowed = f"an integer from {low}" + (f" to {high}" if high is not None else " on")
         raise ConfigurationError(f"{option}={value!r}: must be {allowed}")
@@ -144,7 +145,7 @@ def check_shared(transactional_id: object, tag: object, timeout_ms: int) -> None
     check_transactional_id(transactional_id)
     if type(tag) is not int or not 0 <= tag < 2**63:
         raise ConfigurationError(f"tag={tag!r:.80}: must be an integer from 0 on")
-    _at_least("timeout_ms", timeout_ms, 1, 2**31 - 1)
+    at_least("timeout_ms", timeout_ms, 1, 2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,10 +173,10 @@ class ConnectionOptions:
                 f"client_id={name!r}: must have 1 to {limits.NAME_CHARS_MAX} printable characters"
             )
         for option in ("request_timeout_ms", "connect_timeout_ms", "metadata_max_age_ms"):
-            _at_least(option, getattr(self, option), 1)
-        _at_least("retry_backoff_ms", self.retry_backoff_ms, 1)
-        _at_least("retry_backoff_max_ms", self.retry_backoff_max_ms, self.retry_backoff_ms)
-        _at_least("max_block_ms", self.max_block_ms, 0)
+            at_least(option, getattr(self, option), 1)
+        at_least("retry_backoff_ms", self.retry_backoff_ms, 1)
+        at_least("retry_backoff_max_ms", self.retry_backoff_max_ms, self.retry_backoff_ms)
+        at_least("max_block_ms", self.max_block_ms, 0)
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -221,16 +222,16 @@ class ProducerOptions:
         compression.require(compression.Codec[self.compression_type.upper()])
         if isinstance(self.linger_ms, bool) or not 0 <= self.linger_ms <= 3_600_000:
             raise ConfigurationError(f"linger_ms={self.linger_ms!r}: must be from 0 to 3600000")
-        _at_least("batch_size", self.batch_size, 1, limits.BATCH_BYTES_MAX)
-        _at_least("buffer_memory", self.buffer_memory, self.batch_size)
-        _at_least(
+        at_least("batch_size", self.batch_size, 1, limits.BATCH_BYTES_MAX)
+        at_least("buffer_memory", self.buffer_memory, self.batch_size)
+        at_least(
             "max_in_flight_requests_per_connection",
             self.max_in_flight_requests_per_connection,
             1,
             limits.IN_FLIGHT_REQUESTS_MAX,
         )
-        _at_least("max_request_size", self.max_request_size, 1024, limits.BATCH_BYTES_MAX)
-        _at_least("delivery_timeout_ms", self.delivery_timeout_ms, 1)
+        at_least("max_request_size", self.max_request_size, 1024, limits.BATCH_BYTES_MAX)
+        at_least("delivery_timeout_ms", self.delivery_timeout_ms, 1)
         if self.enable_idempotence not in (None, True, False):
             raise ConfigurationError(
                 f"enable_idempotence={self.enable_idempotence!r}: must be True, False or None"
@@ -241,7 +242,7 @@ class ProducerOptions:
                 f' know five batches of a producer again, and acknowledge them with acks="all"'
             )
         check_transactional_id(self.transactional_id)
-        _at_least("transaction_timeout_ms", self.transaction_timeout_ms, 1, 2**31 - 1)
+        at_least("transaction_timeout_ms", self.transaction_timeout_ms, 1, 2**31 - 1)
         if self.transactional_id is not None and not self.idempotent:
             against = self.against_idempotence or "enable_idempotence=False"
             raise ConfigurationError(
@@ -300,12 +301,12 @@ class ConsumerOptions:
         parse_reset(self.auto_offset_reset)
         _one_of("corrupt_batches", self.corrupt_batches, ("raise", "skip"))
         _one_of("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
-        _at_least("fetch_min_bytes", self.fetch_min_bytes, 0, limits.FETCH_BYTES_MAX)
-        _at_least("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, limits.FETCH_WAIT_MS_MAX)
-        _at_least("fetch_max_bytes", self.fetch_max_bytes, 1, limits.FETCH_BYTES_MAX)
+        at_least("fetch_min_bytes", self.fetch_min_bytes, 0, limits.FETCH_BYTES_MAX)
+        at_least("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, limits.FETCH_WAIT_MS_MAX)
+        at_least("fetch_max_bytes", self.fetch_max_bytes, 1, limits.FETCH_BYTES_MAX)
         limit = limits.FETCH_BYTES_MAX
-        _at_least("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1, limit)
-        _at_least("max_poll_records", self.max_poll_records, 1)
+        at_least("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1, limit)
+        at_least("max_poll_records", self.max_poll_records, 1)
 
     @property
     def isolation_code(self) -> IsolationLevel:
@@ -346,9 +347,9 @@ class GroupOptions:
             raise ConfigurationError(
                 f"group_instance_id={self.group_instance_id!r}: needs a group_id too"
             )
-        _at_least("auto_commit_interval_ms", self.auto_commit_interval_ms, 1)
-        _at_least("session_timeout_ms", self.session_timeout_ms, 10, 2**31 - 1)
-        _at_least("max_poll_interval_ms", self.max_poll_interval_ms, 1, 2**31 - 1)
-        _at_least(
+        at_least("auto_commit_interval_ms", self.auto_commit_interval_ms, 1)
+        at_least("session_timeout_ms", self.session_timeout_ms, 10, 2**31 - 1)
+        at_least("max_poll_interval_ms", self.max_poll_interval_ms, 1, 2**31 - 1)
+        at_least(
             "heartbeat_interval_ms", self.heartbeat_interval_ms, 1, self.session_timeout_ms // 2
         )

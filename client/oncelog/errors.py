@@ -386,6 +386,12 @@ InvalidTransactionTimeout = InvalidTransactionTimeoutError
 ``transaction_max_timeout_ms``. *What to do*: ask for less, or raise that."""
 
 
+def error_about(what: object, code: int, message: str = "") -> ApiError:
+    """Make the error of a code. Its text begins with ``what``, which the error is about."""
+    error = error_for(code, message)
+    return type(error)(f"{what}: {error}")
+
+
 def is_definite(error: BaseException) -> bool:
     """Return whether the write certainly had no effect; for an unknown error return False."""
     if isinstance(error, NotSentError):
@@ -394,10 +400,7 @@ def is_definite(error: BaseException) -> bool:
 
 
 def may_have_acted(error: BaseException) -> None:
-    """Mark ``error``: the write may have had an effect.
-
-    An error that is not Oncelog's own never promises otherwise, and stays as it is.
-    """
+    """Mark ``error``: the write may have had an effect. Only Oncelog's own promise otherwise."""
     if isinstance(error, OncelogError):
         error.may_have_acted()
 
@@ -517,6 +520,7 @@ __all__ = [
     "UnknownTopicOrPartitionError",
     "UnstableOffsetCommitError",
     "UnsupportedVersionError",
+    "error_about",
     "error_for",
     "is_definite",
     "is_retriable",

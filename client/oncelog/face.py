@@ -242,22 +242,22 @@ class Delivery:
 def delivering(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, AsyncDelivery]],
 ) -> Callable[Concatenate[Any, P], Delivery]:
-    @wraps(method)
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Delivery:
-        delivery = self._thread.call(_own(self, method)(*args, **kwargs))
-        return Delivery(delivery, self._thread)
-
-    return call
+    """Make a synchronous ``enqueue`` method."""
+    return _with_thread(blocking(method))
 
 
 def delivering_now(
     method: Callable[Concatenate[Any, P], AsyncDelivery],
 ) -> Callable[Concatenate[Any, P], Delivery]:
+    """Make a ``send_nowait`` method that runs on the client's loop."""
+    return _with_thread(on_loop(method))
+
+
+def _with_thread(
+    method: Callable[Concatenate[Any, P], AsyncDelivery],
+) -> Callable[Concatenate[Any, P], Delivery]:
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Delivery:
-        async def run() -> AsyncDelivery:
-            return _own(self, method)(*args, **kwargs)
-
-        return Delivery(self._thread.call(run()), self._thread)
+        return Delivery(method(self, *args, **kwargs), self._thread)
 
     return call

@@ -228,8 +228,7 @@ class HistoryRecorder:
         self._note("ok", how, mops, group=(group, member, generation))
 
     def crashed(self) -> None:
-        """Note that the client is gone: open operations stay open, and its positions are
-        forgotten."""
+        """Note that the client is gone: its open operations stay open."""
         self._open.clear()
         self._note("info", "crash", ())
 

@@ -11,25 +11,15 @@ from typing import TYPE_CHECKING, Any
 import oncelog_testing
 
 if TYPE_CHECKING:
-    from oncelog_testing import (
-        AsyncCluster,
-        Cluster,
-        ClusterClock,
-        ClusterClosedError,
-        Fault,
-        NotRunningError,
-        Scoped,
-    )
-
-__all__ = [
-    "AsyncCluster",
-    "Cluster",
-    "ClusterClock",
-    "ClusterClosedError",
-    "Fault",
-    "NotRunningError",
-    "Scoped",
-]
+    from oncelog_testing import AsyncCluster as AsyncCluster
+    from oncelog_testing import Cluster as Cluster
+    from oncelog_testing import ClusterClock as ClusterClock
+    from oncelog_testing import ClusterClosedError as ClusterClosedError
+    from oncelog_testing import Fault as Fault
+    from oncelog_testing import NotRunningError as NotRunningError
+    from oncelog_testing import Scoped as Scoped
+else:
+    __all__ = oncelog_testing.__all__
 
 
 def __getattr__(name: str) -> Any:
@@ -37,4 +27,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return oncelog_testing.__all__

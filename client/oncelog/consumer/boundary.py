@@ -11,10 +11,10 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from oncelog.consumer.offset_metadata import OffsetAndMetadata
+from oncelog.consumer.offset_metadata import Offsets
 from oncelog.errors import ClientError
 from oncelog_protocol.types import TopicPartition
 
@@ -22,7 +22,7 @@ from oncelog_protocol.types import TopicPartition
 class BoundaryWork(Protocol):
     """A run does this work on the records that the consumer hands out."""
 
-    def done_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    def done_offsets(self) -> Offsets:
         """Return the offset that may be committed now, of every partition that has a position."""
         ...
 

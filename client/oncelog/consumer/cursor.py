@@ -12,7 +12,7 @@ it came back from ends before it (``safe``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from operator import length_hint
 from typing import Any, cast
 
@@ -137,3 +137,12 @@ class Cursor:
         if index >= len(self._records):
             for _ in self.iterator:  # an iterator at its end must also know that it has ended
                 pass
+
+
+async def records_of(
+    next_cursor: Callable[[], Awaitable[Cursor | None]],
+) -> AsyncIterator[Record]:
+    """Yield records one by one, until there is no further cursor."""
+    while (cursor := await next_cursor()) is not None:
+        for record in cursor.iterator:
+            yield record

@@ -156,10 +156,7 @@ class Lanes:
         lane.jobs.append(job)
 
     def take(self) -> HandlerLane | None:
-        """Return the lane whose turn it is; None when none is ready.
-
-        The caller handles its first job now.
-        """
+        """Return the lane whose turn it is, to handle its first job; None when none is ready."""
         if not self._ready:
             return None
         lane = self._ready.popleft()

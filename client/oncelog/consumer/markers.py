@@ -31,10 +31,7 @@ MarkerCallback = Callable[[TransactionMarker], None]
 
 
 def watch_markers(consumer: Consumer, callback: MarkerCallback) -> None:
-    """Let ``callback`` hear of each marker that ``consumer`` passes from now on.
-
-    It is called inside of polls, and must not wait.
-    """
+    """Call ``callback``, inside of polls, with each marker that ``consumer`` passes from now on."""
 
     def told(tp: TopicPartition, batch: Buffer) -> None:
         callback(read_marker(tp, batch))

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from oncelog.errors import (
+    ApiError,
+    CommitFailedError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    UnknownMemberIdError,
+)
 from oncelog_protocol.types import NO_EPOCH, TopicPartition
 
 
@@ -31,9 +38,23 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
-def checked_offsets(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-) -> dict[TopicPartition, OffsetAndMetadata]:
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+GivenOffsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+"""An application commits offsets with or without metadata."""
+
+NOT_A_MEMBER = (IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError)
+"""The coordinator refuses somebody as a member by these."""
+
+
+def left_behind(who: GroupMetadata, error: ApiError) -> CommitFailedError:
+    """Make the error of a commit that was refused because ``who`` is not a member any more."""
+    return CommitFailedError(
+        f"group {who.group_id!r}: {error.name}: the group went on without this member, which"
+        f" was {who.member_id!r} in generation {who.generation_id}"
+    )
+
+
+def checked_offsets(offsets: GivenOffsets) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets that an application wants to commit, with types.
 
     :raises ValueError: an offset is not an integer from 0 on.

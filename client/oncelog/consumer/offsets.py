@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
-    ApiError,
     DeadlineExceededError,
     LeaderNotAvailableError,
+    error_about,
+    error_for,
     is_retriable,
 )
-from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -121,11 +121,10 @@ def _take(
         for answer in topic.partitions:
             tp = TopicPartition(topic.topic, answer.partition)
             if answer.error_code:
-                error = error_for(answer.error_code)
-                named: ApiError = type(error)(f"{tp}: {error}")
-                if not named.retriable:
-                    raise named
-                errors.append(named)
+                error = error_about(tp, answer.error_code)
+                if not error.retriable:
+                    raise error
+                errors.append(error)
             else:
                 found[tp] = OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
     return errors

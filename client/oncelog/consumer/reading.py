@@ -17,7 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from oncelog.config import ConsumerOptions
 from oncelog.consumer.columns import ColumnBatch, cut, make_batch
@@ -101,7 +102,9 @@ class RecordReader:
 
     # ------------------------------------------------------------------------------ polls
 
-    def _begin_poll(self) -> None:
+    @contextmanager
+    def _poll(self) -> Iterator[None]:
+        """Be inside of a poll, by which the application says that it is done with what it had."""
         self._polling += 1
         self._polls += 1
         self._hidden = 0
@@ -109,11 +112,15 @@ class RecordReader:
             self._in_hand.clear()
         if self._cursor is not None:
             self._cursor.came_back()
+        try:
+            yield
+        finally:
+            self._polling -= 1
 
     def came_back(self) -> None:
         """Note that the application holds nothing, which it said otherwise than by a poll."""
-        self._begin_poll()
-        self._polling -= 1
+        with self._poll():
+            pass
 
     @property
     def inside(self) -> bool:
@@ -133,8 +140,7 @@ class RecordReader:
 
     async def next_cursor(self) -> Cursor | None:
         """Return a cursor with at least one record; None when the consumer is closed."""
-        self._begin_poll()
-        try:
+        with self._poll():
             cursor = self._cursor
             if cursor is not None and cursor.left:
                 return cursor
@@ -145,13 +151,10 @@ class RecordReader:
                     return cursor
                 await self._wait()
             return None
-        finally:
-            self._polling -= 1
 
     async def next_batch(self) -> ColumnBatch | None:
         """Return the next batch as columns; None when the consumer is closed."""
-        self._begin_poll()
-        try:
+        with self._poll():
             await asyncio.sleep(0)
             self.drop_cursor()
             while await self._open():
@@ -160,42 +163,32 @@ class RecordReader:
                     return batch
                 await self._wait()
             return None
-        finally:
-            self._polling -= 1
 
     async def next_lists(self, wanted: int, timeout_s: float) -> dict[TopicPartition, list[Record]]:
         """Return up to ``wanted`` records that are there; wait ``timeout_s`` for the first one."""
-        self._begin_poll()
-        try:
-            return await self._next_lists(wanted, timeout_s)
-        finally:
-            self._polling -= 1
-
-    async def _next_lists(
-        self, wanted: int, timeout_s: float
-    ) -> dict[TopicPartition, list[Record]]:
         result: dict[TopicPartition, list[Record]] = {}
-        try:
-            async with asyncio.timeout(timeout_s) as patience:
-                cursor = await self.next_cursor()
-        except TimeoutError as error:
-            if isinstance(error, ClientError) or not patience.expired():
-                raise  # not our time is up: nothing could be fetched for max_block_ms
-            cursor = None if self.closed else self.decode_next_batch()
-        while cursor is not None:
-            state = cursor.state
-            self._in_hand.setdefault(state.tp, cursor.safe())
-            records = cursor.take(wanted)
-            result.setdefault(state.tp, []).extend(records)
-            wanted -= len(records)
-            self.settle()
-            if wanted <= 0:
-                break
+        with self._poll():
             try:
-                cursor = self.decode_next_batch()
-            except Exception as error:
-                self._deferred = error  # what is in hand is handed out first
-                break
+                async with asyncio.timeout(timeout_s) as patience:
+                    cursor = await self.next_cursor()
+            except TimeoutError as error:
+                if isinstance(error, ClientError) or not patience.expired():
+                    raise  # not our time is up: nothing could be fetched for max_block_ms
+                cursor = None if self.closed else self.decode_next_batch()
+            while cursor is not None:
+                state = cursor.state
+                self._in_hand.setdefault(state.tp, cursor.safe())
+                records = cursor.take(wanted)
+                result.setdefault(state.tp, []).extend(records)
+                wanted -= len(records)
+                self.settle()
+                if wanted <= 0:
+                    break
+                try:
+                    cursor = self.decode_next_batch()
+                except Exception as error:
+                    self._deferred = error  # what is in hand is handed out first
+                    break
         return result
 
     async def batches_until(
@@ -208,8 +201,7 @@ class RecordReader:
         consumer was closed.
         """
         found: list[ColumnBatch] = []
-        self._begin_poll()
-        try:
+        with self._poll():
             await asyncio.sleep(0)
             self.drop_cursor()
             while await self._open():
@@ -236,9 +228,7 @@ class RecordReader:
                 if found or (state.offset is not None and state.offset >= end):
                     break
                 await self._wait()
-            return found
-        finally:
-            self._polling -= 1
+        return found
 
     async def _wait(self) -> None:
         """Wait until there may be something to hand out."""

@@ -12,10 +12,7 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """An application reads this: ``timestamp`` is in ms since 1970; ``headers`` keep their order.
-
-    Headers may repeat.
-    """
+    """An application reads this; ``timestamp`` is in ms since 1970, and headers may repeat."""
 
     topic: str
     partition: int

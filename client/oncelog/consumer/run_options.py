@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, get_args
 
 from oncelog import defaults
+from oncelog.config import at_least
 from oncelog.consumer.lanes import Order
 from oncelog.consumer.record import Record
 from oncelog.consumer.retry import ONCE, Retry
@@ -22,7 +23,7 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The options are those of ``Runs.run``."""
+    """The options are those of ``Consumer.run``."""
 
     handler: Callable[[Any], object]
     concurrency: int = 1
@@ -43,7 +44,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         if not callable(self.handler):
             raise ConfigurationError(f"handler={self.handler!r:.100}: must be a function")
-        _at_least("concurrency", self.concurrency, 1, CONCURRENCY_MAX)
+        at_least("concurrency", self.concurrency, 1, CONCURRENCY_MAX)
         if self.order not in get_args(Order):
             raise ConfigurationError(
                 f"order={self.order!r}: must be one of {', '.join(get_args(Order))}"
@@ -60,21 +61,21 @@ class RunOptions:
         if decode is not None and (not callable(decode) or inspect.iscoroutinefunction(decode)):
             raise ConfigurationError("decode: must be a plain function of a Record")
         if self.handler_timeout_ms is not None:
-            _at_least("handler_timeout_ms", self.handler_timeout_ms, 1)
+            at_least("handler_timeout_ms", self.handler_timeout_ms, 1)
             if not self.is_async:
                 raise ConfigurationError(
                     "handler_timeout_ms: needs an async handler: a thread cannot be stopped"
                 )
-        _at_least("drain_timeout_ms", self.drain_timeout_ms, 0)
+        at_least("drain_timeout_ms", self.drain_timeout_ms, 0)
         if self.max_records_in_flight is not None:
-            _at_least("max_records_in_flight", self.max_records_in_flight, self.concurrency)
-        _at_least("max_bytes_in_flight", self.max_bytes_in_flight, 1)
+            at_least("max_records_in_flight", self.max_records_in_flight, self.concurrency)
+        at_least("max_bytes_in_flight", self.max_bytes_in_flight, 1)
         name: object = self.transactional_id
         if name is not None and not (isinstance(name, str) and name):
             raise ConfigurationError(f"transactional_id={name!r:.80}: must be a text")
-        _at_least("transaction_timeout_ms", self.transaction_timeout_ms, 1, 2**31 - 1)
-        _at_least("commit_interval_ms", self.commit_interval_ms, 0)
-        _at_least("transaction_records_max", self.transaction_records_max, 1)
+        at_least("transaction_timeout_ms", self.transaction_timeout_ms, 1, 2**31 - 1)
+        at_least("commit_interval_ms", self.commit_interval_ms, 0)
+        at_least("transaction_records_max", self.transaction_records_max, 1)
 
     @property
     def is_async(self) -> bool:
@@ -103,10 +104,7 @@ class RunOptions:
 
 
 class RunSettings(TypedDict, total=False):
-    """The options of ``Runs.run`` that do not depend on the handler's type are declared here.
-
-    They are for type checkers.
-    """
+    """Type checkers see the options of ``run`` here that do not depend on the handler."""
 
     concurrency: int
     order: Order
@@ -121,9 +119,3 @@ class RunSettings(TypedDict, total=False):
     commit_interval_ms: int
     transaction_records_max: int
     stop_on_signals: bool
-
-
-def _at_least(option: str, value: int, low: int, high: int | None = None) -> None:
-    if type(value) is not int or value < low or (high is not None and value > high):
-        allowed = f"an integer from {low}" + (f" to {high}" if high is not None else " on")
-        raise ConfigurationError(f"{option}={value!r}: must be {allowed}")

@@ -174,10 +174,7 @@ class TopicPartitionState:
         self.retry_at = 0.0
 
     def advance(self, offset: int, epoch: int) -> None:
-        """Note that everything below ``offset`` was handed out.
-
-        ``epoch`` is of the batch before it.
-        """
+        """Note that all below ``offset`` was handed out; ``epoch`` is of the batch before it."""
         self.offset = offset
         self.epoch = epoch
 

@@ -62,8 +62,7 @@ class Counters:
         """Known to have ended so, as this client heard of it."""
 
         self.records_consumed = 0
-        """Made ready for the application; what it has not come for yet is taken off in the
-        snapshot."""
+        """Made ready for the application; a snapshot leaves out what it has not come for."""
         self.batches_skipped = 0
         self.bytes_fetched = 0
         self.fetches = 0
@@ -76,10 +75,13 @@ class Counters:
         self.rebalances = 0
         self.topics: dict[str, TopicCounts] = {}
 
-    def _of(self, topic: str) -> TopicCounts | None:
+    def _of(self, topic: str) -> TopicCounts:
+        """Return the counts of a topic; for one beyond TOPICS_MAX some that nobody reads."""
         counts = self.topics.get(topic)
-        if counts is None and len(self.topics) < TOPICS_MAX:
-            counts = self.topics[topic] = TopicCounts()
+        if counts is None:
+            counts = TopicCounts()
+            if len(self.topics) < TOPICS_MAX:
+                self.topics[topic] = counts
         return counts
 
     def connection_opened(self) -> None:
@@ -99,10 +101,7 @@ class Counters:
         self.produce_requests += 1
 
     def batch_sent(self, size: int, records_again: int) -> None:
-        """Note that a batch of ``size`` bytes goes out.
-
-        It has ``records_again`` records that do not go out for the first time.
-        """
+        """Note that a batch of ``size`` bytes goes out, with so many records once again."""
         self.bytes_sent += size
         self.record_retries += records_again
 
@@ -111,16 +110,12 @@ class Counters:
         self.records_sent += records
         self.batches_sent += 1
         self.delivery_latency.observe(seconds)
-        counts = self._of(topic)
-        if counts is not None:
-            counts.records += records
+        self._of(topic).records += records
 
     def given_up(self, topic: str, records: int) -> None:
         """Note that a batch failed for good."""
         self.record_errors += records
-        counts = self._of(topic)
-        if counts is not None:
-            counts.errors += records
+        self._of(topic).errors += records
 
     def fetched(self, size: int, seconds: float) -> None:
         """Note that a fetch was answered with ``size`` bytes, after ``seconds``."""
@@ -157,6 +152,4 @@ class Counters:
     def consumed(self, topic: str, records: int) -> None:
         """Note that records are being handed out; a negative number takes some back."""
         self.records_consumed += records
-        counts = self._of(topic)
-        if counts is not None:
-            counts.records += records
+        self._of(topic).records += records

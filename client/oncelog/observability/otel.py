@@ -243,9 +243,7 @@ class TracedConsumer(Consumer):
 
     def _leave_body(self) -> None:
         """End the span of the loop's body.
-
-        Its context may be another task's by now: it is put back by value, and only where the span
-        is current.
+        Its context may be another task's by now: it is put back only where the span is current.
         """
         body, self._body = self._body, None
         if body is not None:

@@ -41,17 +41,11 @@ class TracedConsumer(blocking.Consumer):
         return cast(AsyncTracedConsumer, self._client)
 
     def processing(self, record: Record) -> AbstractContextManager[Operation]:
-        """Return the span of the work on a record.
-
-        See :meth:`oncelog.observability.otel.TracedConsumer.processing`.
-        """
+        """Return the span of the work on a record; see ``otel.TracedConsumer.processing``."""
         return self._traced.processing(record)
 
     def processing_many(self, records: Sequence[Record]) -> AbstractContextManager[Operation]:
-        """Return the span of the work on several records.
-
-        See :meth:`oncelog.observability.otel.TracedConsumer.processing_many`.
-        """
+        """Return the span of the work on records; see ``otel.TracedConsumer.processing_many``."""
         return self._traced.processing_many(records)
 
     def __iter__(self) -> Iterator[Record]:

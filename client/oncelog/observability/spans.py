@@ -86,10 +86,7 @@ class Operation:
 
     @contextmanager
     def current(self, *, ends: bool = True) -> Iterator[Operation]:
-        """Make the span current inside of the block, and end it there.
-
-        Without ``ends`` it ends only if the block raises.
-        """
+        """Make the span current in the block, and end it there (without ``ends``, if it raises)."""
         token = contexts.attach(self.context)
         try:
             yield self

@@ -112,10 +112,7 @@ def make_partitioner(option: PartitionerOption) -> Partitioner:
 def partition_rows(
     partitioner: Partitioner, topic: str, keys: Sequence[bytes | None], partition_count: int
 ) -> dict[int, list[int]]:
-    """Return for each partition the positions in ``keys`` that go there, in order.
-
-    STICKY may be among the partitions.
-    """
+    """Return the positions in ``keys`` by partition, or by STICKY, in order."""
     rows: dict[int, list[int]] = {}
     if type(partitioner) is DefaultPartitioner:
         digest = key_hash

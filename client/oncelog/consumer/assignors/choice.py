@@ -46,10 +46,7 @@ def make_assignors(strategy: AssignmentStrategy) -> tuple[Assignor, ...]:
 
 
 def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """Return "cooperative" if a member with these assignors keeps what it owns while it joins.
-
-    Otherwise it is "eager".
-    """
+    """Return "cooperative" if a member keeps what it owns while it joins, else "eager"."""
     cooperative = all(assignor.protocol == "cooperative" for assignor in assignors)
     return "cooperative" if cooperative else "eager"
 

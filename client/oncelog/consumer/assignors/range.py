@@ -23,10 +23,7 @@ class RangeAssignor(Assignor):
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
     ) -> dict[str, ConsumerAssignment]:
-        """Assign partitions.
-
-        The first ``count % members`` members of a topic get one partition more.
-        """
+        """Assign partitions; the first ``count % members`` members of a topic get one more."""
         shares: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
         for topic, wanting in subscribers(partitions, members).items():
             each, more = divmod(partitions[topic], len(wanting))

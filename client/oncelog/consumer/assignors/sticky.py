@@ -95,10 +95,7 @@ def holders(claims: Claims) -> dict[TopicPartition, str]:
 
 
 def _trim(shares: Shares, total: int) -> None:
-    """Take from each member what is above its even share.
-
-    The ``total % members`` places of one more go to the members that have the most.
-    """
+    """Take what is above its even share; those with most keep the places of one more."""
     each, more = divmod(total, len(shares))
     for member in sorted(shares, key=lambda name: -len(shares[name])):
         held = shares[member]
@@ -124,10 +121,7 @@ def _by_turns(held: Sequence[TopicPartition]) -> list[TopicPartition]:
 def _fill(
     shares: Shares, wanting: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> None:
-    """Give what nobody has to the members that have the least.
-
-    Topics with few takers come first.
-    """
+    """Give what nobody has to the members with the least, topics with few takers first."""
     taken = {tp for held in shares.values() for tp in held}
     for topic in sorted(wanting, key=lambda name: (len(wanting[name]), name)):
         free = [

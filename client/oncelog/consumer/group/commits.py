@@ -21,24 +21,28 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from oncelog.consumer.group.coordinator import COMMITS, Coordinator
-from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.offset_metadata import (
+    NOT_A_MEMBER,
+    GroupMetadata,
+    OffsetAndMetadata,
+    Offsets,
+    left_behind,
+)
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
     CommitFailedError,
     DeadlineExceededError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
     InconsistentTopicIdError,
     RebalanceInProgressError,
-    UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
+    error_about,
+    error_for,
     is_definite,
     is_retriable,
 )
 from oncelog.history import GroupOperation, note_failure
-from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.groups import (
     OffsetCommitPartition,
     OffsetCommitRequest,
@@ -55,9 +59,6 @@ logger = logging.getLogger(__name__)
 SPREAD_S = 5.0
 """How long a topic may be unknown to the coordinator: a new one needs a moment to spread."""
 
-FENCED = (IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError)
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Committed = dict[TopicPartition, OffsetAndMetadata | None]
 
 
@@ -199,7 +200,7 @@ class Commits:
             failed = _failed(response, left)
         except BaseException as error:
             self._end(number, error)
-            if isinstance(error, FENCED):
+            if isinstance(error, NOT_A_MEMBER):
                 self._fenced(who, error)
             raise
         self._end(number, failed)
@@ -212,10 +213,7 @@ class Commits:
     def _fenced(self, who: GroupMetadata, error: ApiError) -> None:
         if self.identity.fenced(who, error.code):
             raise RebalanceInProgressError("the generation has just changed") from error
-        raise CommitFailedError(
-            f"group {who.group_id!r}: {error.name}: the group went on without this member, which"
-            f" was {who.member_id!r} in generation {who.generation_id}"
-        ) from error
+        raise left_behind(who, error) from error
 
     # ------------------------------------------------------------------------------ fetch
 
@@ -270,7 +268,7 @@ class Commits:
             answers, unstable = _answers(response)
         except BaseException as error:
             self._end(number, error)
-            if isinstance(error, FENCED):
+            if isinstance(error, NOT_A_MEMBER):
                 self._fenced(who, error)
             raise
         asked = list(wanted)
@@ -351,17 +349,15 @@ class _Failed:
             if not error_for(its_code).retriable:
                 tp, code = each, its_code
                 break
-        error = error_for(code)
-        self.error = type(error)(f"{tp}: {error}")
+        self.error = error_about(tp, code)
 
 
 def _commit_request(who: GroupMetadata, offsets: Offsets) -> OffsetCommitRequest:
     topics: dict[tuple[str, str], OffsetCommitTopic] = {}
     for tp, item in offsets.items():
-        key = tp.topic, item.topic_id
-        entry = topics.get(key)
-        if entry is None:
-            entry = topics[key] = OffsetCommitTopic(tp.topic, [], item.topic_id)
+        entry = topics.setdefault(
+            (tp.topic, item.topic_id), OffsetCommitTopic(tp.topic, [], item.topic_id)
+        )
         entry.partitions.append(
             OffsetCommitPartition(tp.partition, item.offset, item.leader_epoch, item.metadata)
         )
@@ -391,7 +387,7 @@ def _failed(response: OffsetCommitResponse, asked: Offsets) -> _Failed | None:
     refused = {tp: code for tp in asked if (code := codes.get(tp, missing))}
     for code in refused.values():
         error = error_for(code)
-        if isinstance(error, FENCED):
+        if isinstance(error, NOT_A_MEMBER):
             raise error
     return _Failed(refused) if refused else None
 
@@ -399,10 +395,7 @@ def _failed(response: OffsetCommitResponse, asked: Offsets) -> _Failed | None:
 def _answers(
     response: OffsetFetchResponse,
 ) -> tuple[dict[TopicPartition, OffsetAndMetadata], list[TopicPartition]]:
-    """Return the committed offsets of an answer, and the partitions whose offsets are not settled.
-
-    :raises ApiError: of the first partition that has another error.
-    """
+    """Return the offsets of an answer and the unsettled partitions; raise any other error."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     unstable: list[TopicPartition] = []
     for topic in response.topics:
@@ -411,8 +404,7 @@ def _answers(
             if item.error_code == UnstableOffsetCommitError.code:
                 unstable.append(tp)
             elif item.error_code:
-                error = error_for(item.error_code)
-                raise type(error)(f"{tp}: {error}")
+                raise error_about(tp, item.error_code)
             elif item.offset >= 0:
                 found[tp] = OffsetAndMetadata(
                     item.offset, item.metadata or "", item.leader_epoch, item.topic_id

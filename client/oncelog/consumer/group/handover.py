@@ -94,10 +94,7 @@ class HandingOver:
         return found
 
     async def commit_finished(self, deadline: float) -> None:
-        """Commit what the application is done with (auto commit).
-
-        If that is nothing, return at once.
-        """
+        """Commit what the application is done with (auto commit), if there is anything."""
         await self._commits.commit(self.finished, deadline)
 
     # ------------------------------------------------------------------------------ going through

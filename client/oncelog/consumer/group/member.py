@@ -30,11 +30,7 @@ from oncelog.consumer.group.topics import GroupTopics
 from oncelog.consumer.offset_metadata import GroupMetadata
 from oncelog.consumer.reading import RecordReader
 from oncelog.core.router import Failure, Router
-from oncelog.errors import (
-    CommitFailedError,
-    DeadlineExceededError,
-    MaxPollIntervalExceededError,
-)
+from oncelog.errors import CommitFailedError, DeadlineExceededError, MaxPollIntervalExceededError
 from oncelog_protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerSubscription,
@@ -120,7 +116,7 @@ class GroupMember(CommitIdentity):
         self._reader.came_back()
         self._reader.last_poll_at(self._loop.time())
         self._handle(m.Wanted("subscribed"))
-        self._router.on_metadata.append(self._metadata_changed)
+        self._router.on_metadata.append(self._look_at_topics)
         self._tasks.spawn("membership", self._run())
 
     # ------------------------------------------------------------------------------ application
@@ -214,10 +210,7 @@ class GroupMember(CommitIdentity):
         return self.asking()
 
     def fenced(self, who: GroupMetadata, code: int) -> bool:
-        """Return whether another attempt makes sense, as the generation is just changing.
-
-        Otherwise the state machine hears of the refusal.
-        """
+        """Return whether the generation is just changing; else the state machine hears of it."""
         if self.state.in_flux or who[:3] != self.asking()[:3]:
             return self.state.is_member
         self._handle(m.Refused(code))
@@ -477,9 +470,6 @@ class GroupMember(CommitIdentity):
 
     # ------------------------------------------------------------------------------ topics
 
-    def _metadata_changed(self) -> None:
-        self._look_at_topics()
-
     def _look_at_topics(self) -> None:
         """Match the pattern again; as the leader, look for changes in what was shared out."""
         for topic in self.topics.newly_missing():
@@ -510,12 +500,9 @@ class GroupMember(CommitIdentity):
             logger.debug("group %s: leaving: %s", self.group_id, error)
 
     async def close(self, deadline: float) -> None:
-        """Commit what is done, tell the listener, and leave.
-
-        ``deadline`` is in the loop's time.
-        """
-        if self._metadata_changed in self._router.on_metadata:
-            self._router.on_metadata.remove(self._metadata_changed)
+        """Commit, tell the listener, and leave, by ``deadline`` (the loop's time)."""
+        if self._look_at_topics in self._router.on_metadata:
+            self._router.on_metadata.remove(self._look_at_topics)
         state = self.state
         partitions = [tp for tp in state.owned if state.generation >= 0]
         try:

@@ -36,20 +36,14 @@ class Sending:
     async def enqueue(
         self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> Delivery:
-        """Put one record in line as ``Producer.enqueue`` does.
-
-        The commit, or the receipt, waits for it.
-        """
+        """Put one record in line as ``Producer.enqueue`` does; commit and receipt wait for it."""
         self._check()
         return await self._producer.enqueue(topic, value, **options)
 
     def send_nowait(
         self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> Delivery:
-        """Put one record in line at once, as ``Producer.send_nowait`` does.
-
-        The commit, or the receipt, waits for it.
-        """
+        """Put one record in line at once, as ``Producer.send_nowait`` does."""
         self._check()
         return self._producer.send_nowait(topic, value, **options)
 
@@ -63,10 +57,7 @@ class Sending:
     async def enqueue_many(
         self, topic: str, values: Sequence[bytes | None], **options: Unpack[ColumnOptions]
     ) -> None:
-        """Put a list of records in line as ``Producer.enqueue_many`` does.
-
-        The commit, or the receipt, waits for them.
-        """
+        """Put a list in line as ``Producer.enqueue_many`` does; commit and receipt wait for it."""
         self._check()
         await self._producer.enqueue_many(topic, values, **options)
 

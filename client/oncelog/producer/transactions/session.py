@@ -20,10 +20,7 @@ class TransactionSession(Protocol):
 
     @property
     def serial(self) -> int:
-        """Return a number that differs in every transaction.
-
-        A record that was begun in one transaction is not taken in the next.
-        """
+        """Return another number in every transaction: a record is not taken in the next one."""
         ...
 
     @property
@@ -33,10 +30,7 @@ class TransactionSession(Protocol):
 
     @property
     def retries(self) -> bool:
-        """Return whether a batch that failed is worth another attempt.
-
-        It is not when all will be aborted.
-        """
+        """Return whether a batch that failed is tried again: not when all will be aborted."""
         ...
 
     def check_open(self) -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.offset_metadata import GivenOffsets, GroupMetadata, OffsetAndMetadata
 from oncelog.errors import (
     ApiError,
     NoTransactionError,
@@ -37,9 +37,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SendOffsets = Callable[
-    [Mapping[TopicPartition, OffsetAndMetadata | int], GroupMetadata], Awaitable[None]
-]
+SendOffsets = Callable[[GivenOffsets, GroupMetadata], Awaitable[None]]
 """``Producer.send_offsets``."""
 
 LEAVE_WITHIN_S = 5.0
@@ -97,10 +95,7 @@ class Elsewhere:
 
 
 class Transaction(Sending):
-    """A transaction's records all become visible, or none does.
-
-    ``Producer.transaction`` makes it.
-    """
+    """``Producer.transaction`` makes it: its records all become visible, or none does."""
 
     def __init__(
         self,
@@ -145,8 +140,7 @@ class Transaction(Sending):
             if error is None:
                 await self._commit()
             elif self._transactions.phase in (ProducerPhase.OPEN, ProducerPhase.ABORTABLE):
-                leaving = isinstance(error, asyncio.CancelledError)
-                await self._abort_after(error, LEAVE_WITHIN_S if leaving else None)
+                await self._abort_after(error)
             else:  # fenced
                 await self._settle_part(error)
         finally:
@@ -154,20 +148,13 @@ class Transaction(Sending):
 
     # ------------------------------------------------------------------------------ sending
 
-    async def send_offsets(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        group_metadata: GroupMetadata,
-    ) -> None:
+    async def send_offsets(self, offsets: GivenOffsets, group_metadata: GroupMetadata) -> None:
         """Add offsets of a group, as ``Producer.send_offsets`` does."""
         self._check()
         await self._send_group_offsets(offsets, group_metadata)
 
     async def abort(self) -> None:
-        """Abort now; the block goes on, and sends nothing more.
-
-        Errors are those of ``Producer.abort_transaction``.
-        """
+        """Abort now as ``Producer.abort_transaction``; the block goes on, and sends nothing."""
         self._check()
         self._aborted = True
         try:
@@ -187,12 +174,13 @@ class Transaction(Sending):
         try:
             if part is not None:
                 offsets, who = await self._at_consumer(part.commits)
-                await self._send_positions(offsets, who)
+                if offsets:  # while the last records are on their way
+                    self._transactions.send_what_is_open()
+                    await self._transactions.send_offsets(offsets, who, self._refused)
             await self._transactions.commit()
         except BaseException as error:
             if self._transactions.phase in (ProducerPhase.OPEN, ProducerPhase.ABORTABLE):
-                leaving = isinstance(error, asyncio.CancelledError)
-                await self._abort_after(error, LEAVE_WITHIN_S if leaving else None)
+                await self._abort_after(error)
                 if isinstance(error, OncelogError) and not isinstance(
                     error, TransactionAbortableError
                 ):
@@ -205,18 +193,11 @@ class Transaction(Sending):
         if part is not None:
             await self._at_consumer(partial(part.committed, offsets))
 
-    async def _send_positions(
-        self, offsets: dict[TopicPartition, OffsetAndMetadata], who: GroupMetadata
-    ) -> None:
-        """Send the positions while the last records are on their way."""
-        if offsets:
-            self._transactions.send_what_is_open()
-            await self._transactions.send_offsets(offsets, who, self._refused)
-
-    async def _abort_after(self, error: BaseException, within_s: float | None) -> None:
+    async def _abort_after(self, error: BaseException) -> None:
         """Abort because of ``error``, which the caller hears whatever comes of the abort."""
+        leaving = isinstance(error, asyncio.CancelledError)
         try:
-            await self._transactions.abort(within_s)
+            await self._transactions.abort(LEAVE_WITHIN_S if leaving else None)
         except OncelogError as failure:
             logger.warning("after %r the abort failed: %s", error, failure)
         finally:

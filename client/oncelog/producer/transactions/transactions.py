@@ -19,15 +19,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata, checked_offsets
+from oncelog.consumer.offset_metadata import (
+    NOT_A_MEMBER,
+    GroupMetadata,
+    Offsets,
+    checked_offsets,
+    left_behind,
+)
 from oncelog.errors import (
-    CommitFailedError,
+    ApiError,
     DeadlineExceededError,
     InvalidProducerIdMappingError,
     NoTransactionError,
+    OncelogError,
     TransactionAbortableError,
     TransactionOutcomeUnknownError,
     is_definite,
@@ -38,23 +45,12 @@ from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.safeguards import SAFE, ProducerSafeguards
 from oncelog.producer.transactions.calls import ProducerIdentity, TxnCalls
 from oncelog.producer.transactions.state import FATAL_ERRORS, ProducerPhase, ProducerTxnState
-from oncelog_protocol.errors import (
-    ApiError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    OncelogError,
-    UnknownMemberIdError,
-)
-from oncelog_protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from oncelog.producer.sender import Sender
 
 logger = logging.getLogger(__name__)
 
-NOT_A_MEMBER = (IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError)
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Refused = Callable[[GroupMetadata, ApiError], None]
 
 
@@ -253,12 +249,8 @@ class Transactions:
         if isinstance(error, NOT_A_MEMBER):
             if refused is not None:
                 refused(group, error)
-            failed = CommitFailedError(
-                f"group {group.group_id!r}: {error.name}: the group went on without this member,"
-                f" which was {group.member_id!r} in generation {group.generation_id}"
-            )
-            failed.__cause__ = error
-            error = failed
+            cause, error = error, left_behind(group, error)
+            error.__cause__ = cause
         self.lost(error)
         if isinstance(error, Exception):
             self._raise_if_spoiled()
@@ -428,19 +420,14 @@ class Transactions:
 
     async def _close_unknown(self) -> None:
         """Settle a transaction with an unknown end, for as long as the close may take."""
-        error: BaseException | None = None
         try:
             await self._settle()
-        except (OncelogError, OSError) as caught:
-            error = caught
-        except asyncio.CancelledError as caught:
-            error = caught
-            raise
-        finally:
-            if error is not None:
-                logger.warning(
-                    "%s: closed while nobody knows how its last transaction ended; it is open until"
-                    " its time-out, unless it was committed: %r",
-                    self.transactional_id,
-                    error,
-                )
+        except (OncelogError, OSError, asyncio.CancelledError) as error:
+            logger.warning(
+                "%s: closed while nobody knows how its last transaction ended; it is open until"
+                " its time-out, unless it was committed: %r",
+                self.transactional_id,
+                error,
+            )
+            if isinstance(error, asyncio.CancelledError):
+                raise
