@@ -78,7 +78,7 @@ class Arrivals:
                 CONSUMER_REPLICA_ID, -1, wait_ms, 1, BYTES_MAX, self._isolation_level, -1, topics
             )
             try:
-                channel = await self._router.channel(leader, DATA)
+                channel = await self._router.connections.channel(leader, DATA)
             except BrokerUnreachableError:
                 self._arrived = True
                 return

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from oncelog import defaults
@@ -33,11 +33,12 @@ from oncelog.config import (
 from oncelog.consumer.assignors.choice import AssignmentStrategy, make_assignors
 from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.core import ConsumerCore
+from oncelog.consumer.cursor import records_of
 from oncelog.consumer.group.listener import RebalanceListener
 from oncelog.consumer.group.topics import checked_topics
-from oncelog.consumer.idle import Idling, records_until_idle
+from oncelog.consumer.idle import Idling
 from oncelog.consumer.in_transaction import InTransaction
-from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.offset_metadata import GivenOffsets, GroupMetadata, OffsetAndMetadata
 from oncelog.consumer.questions import Questions
 from oncelog.consumer.record import Record
 from oncelog.consumer.run_options import RunOptions, RunSettings
@@ -242,9 +243,7 @@ class Consumer(Questions, ClusterClient):
             await self._core.group.unsubscribe()
         self._core.assign(())
 
-    async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
-    ) -> None:
+    async def commit(self, offsets: GivenOffsets | None = None) -> None:
         """Commit these offsets, of the records to be read next; by default commit all positions.
 
         A position lies behind everything that was handed out of its partition.
@@ -255,14 +254,12 @@ class Consumer(Questions, ClusterClient):
         :raises ClientError: there is no ``group_id``; no offsets were given, and positions of this
             consumer are committed by transactions.
         """
-        await self._core.in_group().commit(self._core.to_commit(offsets), self._core.deadline())
+        await self._core.in_group().commit(self._core.to_commit(offsets), self._router.deadline())
 
-    def commit_async(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
-    ) -> asyncio.Future[None]:
+    def commit_async(self, offsets: GivenOffsets | None = None) -> asyncio.Future[None]:
         """Begin to commit, in order with other commits. The future gets the result or the error."""
         return self._core.in_group().commit_async(
-            self._core.to_commit(offsets), self._core.deadline()
+            self._core.to_commit(offsets), self._router.deadline()
         )
 
     async def committed(
@@ -270,14 +267,11 @@ class Consumer(Questions, ClusterClient):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the group's committed offset of each partition, assigned or not, or None."""
         wanted = [TopicPartition(*tp) for tp in partitions]
-        return await self._core.in_group().committed(wanted, self._core.deadline())
+        return await self._core.in_group().commits.fetch(wanted, self._router.deadline())
 
     def group_metadata(self) -> GroupMetadata:
-        """Return this member as of now.
-
-        It fences commits that somebody else makes for the member.
-        """
-        return self._core.in_group().metadata()
+        """Return this member as of now: it fences commits that somebody else makes for it."""
+        return self._core.in_group().commits.identity.asking()
 
     def _join_transaction(self) -> InTransaction:
         """Return this consumer's part in a transaction that is to commit its positions."""
@@ -294,7 +288,7 @@ class Consumer(Questions, ClusterClient):
         fetcher = self._core.running()
         state = self._core.subscription.state(partition)
         self._core.reader.settle()
-        deadline = self._core.deadline()
+        deadline = self._router.deadline()
         while state.offset is None:
             if state.error is not None:
                 raise state.error
@@ -306,11 +300,13 @@ class Consumer(Questions, ClusterClient):
             self._core.running()
         return state.offset
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set the position to ``offset`` at once.
+    async def lag(self) -> dict[TopicPartition, int]:
+        """Return how many offsets lie between each position and the end of its partition."""
+        ends = await self.end_offsets(self.assignment())
+        return {tp: max(end - await self.position(tp), 0) for tp, end in ends.items()}
 
-        Records that were fetched in advance are dropped.
-        """
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Set the position to ``offset`` at once, and drop what was fetched in advance."""
         if type(offset) is not int or offset < 0:
             raise ValueError(f"offset={offset!r}: must be an integer from 0 on")
         self._core.seek(self._core.subscription.state(partition), offset)
@@ -353,13 +349,8 @@ class Consumer(Questions, ClusterClient):
 
     # ------------------------------------------------------------------------------ reading
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
-        while True:
-            cursor = await self._core.next_cursor()
-            if cursor is None:
-                return
-            for record in cursor.iterator:
-                yield record
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return records_of(self._core.next_cursor)
 
     def until_idle(self, seconds: float) -> AsyncIterator[Record]:
         """Yield records until none has come for ``seconds`` of waiting, though all leaders answer.
@@ -370,7 +361,7 @@ class Consumer(Questions, ClusterClient):
             be more to read.
         :raises ValueError: ``seconds`` is no number above zero.
         """
-        return records_until_idle(Idling(self._core, seconds))
+        return records_of(Idling(self._core, seconds).next_cursor)
 
     async def getone(self) -> Record:
         """Return the next record, waiting as long as it takes.
@@ -413,10 +404,7 @@ class Consumer(Questions, ClusterClient):
 
     async def batches(self) -> AsyncIterator[ColumnBatch]:
         """Yield every batch as columns: ``async for batch in consumer.batches()``."""
-        while True:
-            batch = await self._core.next_batch()
-            if batch is None:
-                return
+        while (batch := await self._core.next_batch()) is not None:
             yield batch
 
     async def getbatches(

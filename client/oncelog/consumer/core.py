@@ -9,7 +9,6 @@ Rules
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from oncelog.config import ConsumerOptions, GroupOptions
@@ -19,7 +18,7 @@ from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.group.group import ConsumerGroup
-from oncelog.consumer.offset_metadata import OffsetAndMetadata, checked_offsets
+from oncelog.consumer.offset_metadata import GivenOffsets, Offsets, checked_offsets
 from oncelog.consumer.reading import RecordReader
 from oncelog.consumer.subscription import Reset, Subscription, TopicPartitionState
 from oncelog.core.closing import Closing
@@ -80,7 +79,7 @@ class ConsumerCore:
             if self.closed:
                 raise ClosedError("the consumer was closed while it started")
             for topic in self._topics:
-                await self.router.topic(topic, self.deadline())
+                await self.router.topic(topic, self.router.deadline())
         except BaseException:
             await self.router.close()
             raise
@@ -112,13 +111,10 @@ class ConsumerCore:
     def _left_behind(self, state: TopicPartitionState) -> None:
         self.reader.moved(state)
         if self.group is not None:
-            self.group.forget(state.tp)
+            self.group.commits.drop_known(state.tp)
 
     async def close(self) -> None:
-        """End all iterations, then everything else.
-
-        When another call does so already, wait for it.
-        """
+        """End all iterations, then everything else; wait for a call that does so already."""
         if not self.closed:
             self.closed = True
             self.reader.close()
@@ -160,11 +156,6 @@ class ConsumerCore:
             raise ClientError("this consumer has no group: give it a group_id")
         return self.group
 
-    def deadline(self) -> float:
-        """Return the loop's time ``max_block_ms`` from now."""
-        timeout_s = self.router.options.max_block_ms / 1000
-        return asyncio.get_running_loop().time() + timeout_s
-
     # ------------------------------------------------------------------------------ assignment
 
     def assign_by_hand(self, partitions: Iterable[TopicPartition]) -> None:
@@ -195,10 +186,7 @@ class ConsumerCore:
         return [tp for topic in self._topics for tp in cluster.topic_partitions(topic)]
 
     def _adopt_new_partitions(self) -> None:
-        """Let partitions that were added to a topic be read from their beginning.
-
-        What was written before we noticed them is new all the same.
-        """
+        """Read partitions that were added from their beginning, however late they are noticed."""
         for tp in self._partitions_of_topics():
             if tp not in self.subscription.states:
                 self.subscription.add(tp, Reset.EARLIEST)
@@ -249,9 +237,7 @@ class ConsumerCore:
         if self.fetcher is not None:
             self.fetcher.wake()
 
-    def to_commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
-    ) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
+    def to_commit(self, offsets: GivenOffsets | None) -> Offsets | None:
         """Return what a commit of these offsets commits; None stands for the positions.
 
         :raises ClientError: the positions, which are for transactions to commit.

@@ -153,7 +153,9 @@ class Fetcher:
             serves = any(a.state is state and a.version == state.version for a in poll.asked)
             if not serves:
                 poll.cut_short = True
-                self._router.drop_channel(leader, DATA, "the fetch was overtaken by a seek")
+                self._router.connections.drop_channel(
+                    leader, DATA, "the fetch was overtaken by a seek"
+                )
         self.wake()
 
     def _guarded(self, step: Callable[[], None]) -> None:
@@ -204,7 +206,7 @@ class Fetcher:
         if wake_at is not None:
             self._wake_at(wake_at)
         for plan in plans:
-            channel = self._router.channel_now(plan.leader, DATA)
+            channel = self._router.connections.channel_now(plan.leader, DATA)
             if channel is None:
                 poll = _Poll(
                     [RequestedPartition(s, s.version, s.fetch_offset) for s in plan.partitions],
@@ -246,7 +248,7 @@ class Fetcher:
     async def _connect(self, leader: int, poll: _Poll) -> None:
         error: BrokerUnreachableError | None = None
         try:
-            await self._router.channel(leader, DATA)
+            await self._router.connections.channel(leader, DATA)
         except BrokerUnreachableError as caught:
             error = caught
         finally:

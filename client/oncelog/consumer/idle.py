@@ -12,11 +12,9 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 from oncelog.consumer.core import ConsumerCore
 from oncelog.consumer.cursor import Cursor
-from oncelog.consumer.record import Record
 from oncelog.consumer.subscription import TopicPartitionState
 from oncelog.errors import ClientError, DeadlineExceededError
 
@@ -80,13 +78,3 @@ def _unanswered(states: list[TopicPartitionState], seconds: float) -> str:
     names = ", ".join(str(state.tp) for state in states[:NAMED_MAX])
     more = f" and {len(states) - NAMED_MAX} more" if len(states) > NAMED_MAX else ""
     return f"nobody has answered for {names}{more} for {seconds:.0f} s: there may be more to read"
-
-
-async def records_until_idle(idling: Idling) -> AsyncIterator[Record]:
-    """Yield records one by one, until ``idling`` finds no more."""
-    while True:
-        cursor = await idling.next_cursor()
-        if cursor is None:
-            return
-        for record in cursor.iterator:
-            yield record

@@ -54,7 +54,7 @@ class InTransaction:
         safe = core.reader.positions(safe=True)
         begun: dict[TopicPartitionState, Place] = {}
         for tp, item in safe.items():
-            known = self._group.known(tp)
+            known = self._group.commits.known.get(tp)
             if known is not None and item.offset <= known.offset <= reached[tp].offset:
                 item = known  # what is in hand is committed already
             begun[core.subscription.states[tp]] = (item.offset, item.leader_epoch)
@@ -72,7 +72,7 @@ class InTransaction:
             behind it; it can only be aborted.
         """
         core = self._core
-        if self._group.committing:
+        if self._group.commits.under_way:
             raise CommitFailedError("a commit from before the transaction is still under way")
         offsets = core.reader.positions(safe=False)
         for state in core.subscription.departed or ():
@@ -82,29 +82,26 @@ class InTransaction:
                     " records of it: abort, and they are read again by whoever has it now"
                 )
         for tp, item in list(offsets.items()):
-            known = self._group.known(tp)  # None: where it began is to be committed
+            known = self._group.commits.known.get(tp)  # None: where it began is to be committed
             unmoved = self._is_unmoved(core.subscription.states[tp])
             if unmoved and known is not None and known.offset == item.offset:
                 del offsets[tp]
         if not offsets:  # nothing is anybody's to refuse, also before it is a member
-            return {}, self._group.metadata()
-        return offsets, self._group.identity(list(offsets))
+            return {}, self._group.commits.identity.asking()
+        return offsets, self._group.commits.identity.now(list(offsets))
 
     def _is_unmoved(self, state: TopicPartitionState) -> bool:
         place = self._begun.get(state, state.origin)
         return place is not None and place[0] == state.offset
 
     def refused(self, who: GroupMetadata, error: ApiError) -> None:
-        """Tell the membership that the coordinator does not take ``who`` for a member.
-
-        It joins anew if it has to.
-        """
-        self._group.fenced(who, error.code)
+        """Tell the membership that the coordinator does not take ``who`` for a member."""
+        self._group.commits.identity.fenced(who, error.code)
 
     def committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         """Note that the transaction is committed, with these offsets."""
         if self._end():
-            self._group.remember(offsets)
+            self._group.commits.remember(offsets)
 
     def aborted(self) -> None:
         """Read again from where the transaction began: it is certainly not committed."""

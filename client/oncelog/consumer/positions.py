@@ -193,7 +193,7 @@ class Positions:
 
     async def _ask_leaders(self) -> None:
         missing = self._missing(of_group=False)
-        deadline = asyncio.get_running_loop().time() + self._router.options.max_block_ms / 1000
+        deadline = self._router.deadline()
         now_ms = self._now_ms()
         wanted = {state.tp: state.reset.timestamp(now_ms) for state, _ in missing if state.reset}
         topic_ids = {tp: self._router.cluster.topic_id(tp.topic) for tp in wanted}

@@ -52,13 +52,8 @@ class Questions:
             self._arrivals = Arrivals(self._core.router, int(self._core.options.isolation_code))
         named = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
         for topic in dict.fromkeys(tp.topic for tp in named):
-            await self._core.router.topic(topic, self._core.deadline())
+            await self._core.router.topic(topic, self._core.router.deadline())
         return await self._arrivals.wait(named, timeout_ms / 1000)
-
-    async def lag(self) -> dict[TopicPartition, int]:
-        """Return how many offsets lie between each position and the end of its partition."""
-        ends = await self.end_offsets(self.assignment())
-        return {tp: max(end - await self.position(tp), 0) for tp, end in ends.items()}
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
         """Return all partitions of a topic.
@@ -66,7 +61,7 @@ class Questions:
         :raises UnknownTopicOrPartitionError: it does not exist.
         """
         self._core.running()
-        await self._core.router.topic(topic, self._core.deadline())
+        await self._core.router.topic(topic, self._core.router.deadline())
         return list(self._core.router.cluster.topic_partitions(topic))
 
     async def _list_offsets(
@@ -75,12 +70,4 @@ class Questions:
         self._core.running()
         named = {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()}
         isolation = int(self._core.options.isolation_code)
-        return await list_offsets(self._core.router, named, isolation, self._core.deadline())
-
-    def assignment(self) -> list[TopicPartition]:
-        """Return the assigned partitions, in order."""
-        raise NotImplementedError
-
-    async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record; see ``Consumer.position``."""
-        raise NotImplementedError
+        return await list_offsets(self._core.router, named, isolation, self._core.router.deadline())

@@ -23,13 +23,13 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from oncelog.consumer.core import ConsumerCore
 from oncelog.consumer.dead_letter import DeadLetters
 from oncelog.consumer.lanes import UNDECODED, HandlerJob, HandlerLane, Lanes, PartitionWork
-from oncelog.consumer.offset_metadata import OffsetAndMetadata
+from oncelog.consumer.offset_metadata import OffsetAndMetadata, Offsets
 from oncelog.consumer.record import Record
 from oncelog.consumer.run_options import RunOptions
 from oncelog.consumer.share import Limits, Share
@@ -214,7 +214,7 @@ class Runner:
         if core.closed or group.group_id is None or not group.enable_auto_commit:
             return
         try:
-            await core.in_group().commit(self.done_offsets(), core.deadline())
+            await core.in_group().commit(self.done_offsets(), core.router.deadline())
         except Exception as error:
             logger.warning("run: what is done was not committed: %s", error)
 
@@ -296,7 +296,7 @@ class Runner:
 
     # ------------------------------------------------------------------------------ what is done
 
-    def done_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    def done_offsets(self) -> Offsets:
         """Return the offset that may be committed now, of every partition that has a position."""
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp, state in self._core.subscription.states.items():
@@ -346,10 +346,7 @@ class Runner:
             logger.error("run: %d cancelled handlers go on all the same", len(left()))
 
     async def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Return whether the condition came to hold in time.
-
-        It is tried whenever a handler ends.
-        """
+        """Return whether the condition came to hold in time: tried whenever a handler ends."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition():

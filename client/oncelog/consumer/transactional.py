@@ -29,7 +29,7 @@ from typing import Any
 from oncelog.consumer.core import ConsumerCore, Place
 from oncelog.consumer.dead_letter import DeadLetters, with_cause
 from oncelog.consumer.lanes import HandlerJob, PartitionWork
-from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.offset_metadata import NOT_A_MEMBER, GroupMetadata, OffsetAndMetadata
 from oncelog.consumer.outbox import Outbox
 from oncelog.consumer.outgoing import ProducerRecord, checked_results, size_of
 from oncelog.consumer.run_options import RunOptions
@@ -40,15 +40,12 @@ from oncelog.errors import (
     ClientError,
     CommitFailedError,
     ConfigurationError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
     Kind,
     MessageTooLargeError,
     OncelogError,
     TransactionAbortableError,
     TransactionOutcomeUnknownError,
     UndeliveredRecordsError,
-    UnknownMemberIdError,
     is_definite,
 )
 from oncelog.producer.partition_queue import Delivery
@@ -169,7 +166,8 @@ class TransactionalRunner(Runner):
         core = self._core
         core.boundary.commit_by_transactions()
         if core.group is not None:
-            await core.group.quiet(core.deadline())
+            # Wait for commits under way: they might land behind one of a transaction.
+            await core.group.commits.commit({}, core.router.deadline())
         await self._producer.start()
         states = core.subscription.states.values()
         found = {s: s.origin for s in states if s.origin is not None and s.offset == s.origin[0]}
@@ -178,12 +176,7 @@ class TransactionalRunner(Runner):
         self._tasks.spawn("transactions", self._transact())
 
     async def _finish(self) -> None:
-        try:
-            async with asyncio.timeout(self._options.drain_timeout_ms / 1000):
-                while await self._commit(frozenset()):
-                    pass
-        except Failures as error:
-            logger.warning("run: what was handled last is not committed: %s", error)
+        await self._commit_all(frozenset())
 
     def _hand_back(self) -> None:
         if self._phase is _Phase.ENDING and not self._core.closed:
@@ -281,11 +274,7 @@ class TransactionalRunner(Runner):
         works = [self._works[tp] for tp in partitions if tp in self._works]
         await super().taking_away(partitions)
         try:
-            async with asyncio.timeout(self._options.drain_timeout_ms / 1000):
-                while await self._commit(frozenset(works)):
-                    pass
-        except Failures as error:
-            logger.warning("run: what was handled last will be handled again: %s", error)
+            await self._commit_all(frozenset(works))
         finally:
             for work in works:
                 self._discard(work)
@@ -307,6 +296,15 @@ class TransactionalRunner(Runner):
             begun = loop.time()
             if not await self._commit(frozenset()) and self._ready_count:
                 await asyncio.sleep(PAUSE_S)  # in the middle of a rebalance, say
+
+    async def _commit_all(self, leaving: frozenset[PartitionWork]) -> None:
+        """Commit what is ready, as far as that is possible in ``drain_timeout_ms``."""
+        try:
+            async with asyncio.timeout(self._options.drain_timeout_ms / 1000):
+                while await self._commit(leaving):
+                    pass
+        except Failures as error:
+            logger.warning("run: what was handled last will be handled again: %s", error)
 
     async def _until_stirred(self, when: float) -> None:
         self._ready.clear()
@@ -411,7 +409,7 @@ class TransactionalRunner(Runner):
         if not offsets or core.group is None or core.ended:
             return None
         try:
-            return _Cut(taken, offsets, core.group.identity(list(offsets)))
+            return _Cut(taken, offsets, core.group.commits.identity.now(list(offsets)))
         except CommitFailedError as error:
             logger.debug("run: nothing is committed now: %s", error)
             return None
@@ -419,7 +417,7 @@ class TransactionalRunner(Runner):
     def _has_moved(self, tp: TopicPartition, offset: int) -> bool:
         """Return whether a commit would move the offset. The first commit always does."""
         group = self._core.group
-        known = None if group is None else group.known(tp)
+        known = None if group is None else group.commits.known.get(tp)
         return known is None or offset != known.offset
 
     async def _write(self, cut: _Cut) -> None:
@@ -471,7 +469,7 @@ class TransactionalRunner(Runner):
         """Note that what is in the committed transaction is done."""
         group = self._core.group
         if group is not None:
-            group.remember(cut.offsets)
+            group.commits.remember(cut.offsets)
         for work, jobs in cut.taken:
             outbox = self._outboxes.get(work)
             if outbox is None:
@@ -489,7 +487,7 @@ class TransactionalRunner(Runner):
         logger.info("run: a transaction failed: %r", error)
         fenced = _fencing(error)
         if fenced is not None and self._core.group is not None:
-            self._core.group.fenced(who, fenced.code)
+            self._core.group.commits.identity.fenced(who, fenced.code)
         if self._phase is _Phase.NONE:
             return
         if not _is_fatal(error):
@@ -557,7 +555,7 @@ def _fencing(error: BaseException) -> ApiError | None:
     """Return the group's refusal of the member behind an error; None if it was something else."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, (IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError)):
+        if isinstance(cause, NOT_A_MEMBER):
             return cause
         cause = cause.__cause__
     return None

@@ -25,11 +25,7 @@ from oncelog_protocol.errors import (
     error_for,
 )
 from oncelog_protocol.identity import NO_CLUSTER, Identity, misfit
-from oncelog_protocol.messages.metadata import (
-    MetadataPartition,
-    MetadataResponse,
-    MetadataTopic,
-)
+from oncelog_protocol.messages.metadata import MetadataPartition, MetadataResponse, MetadataTopic
 from oncelog_protocol.types import NO_BROKER, NO_EPOCH, NO_LEADER, TopicPartition
 
 
@@ -68,8 +64,6 @@ class TopicView:
         return len(self.partitions)
 
 
-DROPPED_MAX = 1_000
-
 NOBODY = PartitionView(NO_LEADER, NO_EPOCH)
 
 
@@ -82,9 +76,6 @@ class ClusterMetadata:
         self.brokers: dict[int, BrokerView] = {}
         self.topics: dict[str, TopicView] = {}
         self.errors: dict[str, ApiError] = {}
-        self.dropped: dict[str, None] = {}
-        """Topics that were known, and of which a leader said that they are no more; the last ones,
-        for topics may come and go without end."""
         self.version = 0
         self.tells_topic_ids = True
         """Tests turn it off, to see what becomes of positions that do not know their topic."""
@@ -151,7 +142,6 @@ class ClusterMetadata:
             self._forget(name, topic_error(name, incoming.error_code))
             return
         self.errors.pop(name, None)
-        self.dropped.pop(name, None)
         known = self.topics.get(name)
         if known is not None and known.topic_id != incoming.topic_id:
             known = None
@@ -173,13 +163,6 @@ class ClusterMetadata:
             self.errors[topic] = error
         if not error.retriable:
             self.topics.pop(topic, None)
-
-    def drop_topic(self, topic: str) -> None:
-        """Forget a topic that a leader does not know any more; the next answer decides."""
-        if self.topics.pop(topic, None) is not None:
-            self.dropped[topic] = None
-            if len(self.dropped) > DROPPED_MAX:
-                del self.dropped[next(iter(self.dropped))]
 
     def partition(self, tp: TopicPartition) -> PartitionView | None:
         """Return the view of one partition; None when topic or partition are not known."""

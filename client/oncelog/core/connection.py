@@ -37,6 +37,11 @@ class ConnectionSlot:
         self.error: BrokerUnreachableError | None = None
         self.retry_at = 0.0
 
+    @property
+    def open_channel(self) -> RequestChannel | None:
+        """Return the connection while it is open, else None."""
+        return None if self.channel is None or self.channel.closed else self.channel
+
     def connects(self, attempt: asyncio.Task[None]) -> None:
         """Note that an attempt is under way."""
         self.connecting = attempt
@@ -78,10 +83,7 @@ async def open_channel(
 async def find_broker(
     address: Address, client_id: str, timeout_s: float, meant: Identity = UNKNOWN
 ) -> tuple[RequestChannel, Identity]:
-    """Connect as :func:`open_channel` does, and return who was found there.
-
-    The identity is unknown for a broker of an older release.
-    """
+    """Connect as :func:`open_channel` does; return who was found, as far as it says so."""
     machine = ClientConnection(client_id, reuse=False, meant=meant)
     channel = await RequestChannel.open(
         address.host, address.port, machine, connect_timeout_s=timeout_s

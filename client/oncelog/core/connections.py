@@ -78,14 +78,12 @@ class Connections:
     @property
     def open_count(self) -> int:
         """Return how many connections are open."""
-        return sum(s.channel is not None and not s.channel.closed for s in self._slots.values())
+        return sum(slot.open_channel is not None for slot in self._slots.values())
 
     def channel_now(self, broker_id: int, purpose: str) -> RequestChannel | None:
         """Return the open connection, or None."""
         slot = self._slots.get((broker_id, purpose))
-        if slot is None or slot.channel is None or slot.channel.closed:
-            return None
-        return slot.channel
+        return None if slot is None else slot.open_channel
 
     def errors_of(self, broker_ids: list[int]) -> list[tuple[str, str]]:
         """Return the address of each of these brokers, and why there is no connection to it."""
@@ -109,10 +107,10 @@ class Connections:
             broker = self._cluster.brokers.get(broker_id)
             if broker is None or broker.address != slot.address:
                 # A broker may be missing from a lagging answer: one with requests under way stays.
-                if slot.channel is not None and not slot.channel.closed:
-                    if broker is None and slot.channel.in_flight:
+                if (channel := slot.open_channel) is not None:
+                    if broker is None and channel.in_flight:
                         continue
-                    slot.channel.close("the broker left the cluster or moved")
+                    channel.close("the broker left the cluster or moved")
                 del self._slots[broker_id, purpose]
 
     # ------------------------------------------------------------------------------ opening
@@ -127,8 +125,9 @@ class Connections:
         if tasks is None:
             raise ClosedError("the client is closed")
         slot = self._slot(broker_id, purpose)
-        if slot.channel is not None and not slot.channel.closed:
-            return slot.channel
+        channel = slot.open_channel
+        if channel is not None:
+            return channel
         if slot.connecting is None:
             if slot.error is not None and asyncio.get_running_loop().time() < slot.retry_at:
                 raise slot.error
@@ -141,11 +140,12 @@ class Connections:
             if tasks.closed and connecting.cancelled():
                 raise ClosedError("the client was closed") from None
             raise
-        if slot.channel is None or slot.channel.closed:
+        channel = slot.open_channel
+        if channel is None:
             raise slot.error or BrokerUnreachableError(
                 broker_id, str(slot.address), "closed as soon as it was open"
             )
-        return slot.channel
+        return channel
 
     def adopt(self, seed: Address, channel: RequestChannel, found: Identity) -> None:
         """Keep a bootstrap connection if it leads to where that broker advertises itself."""

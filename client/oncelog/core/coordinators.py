@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from oncelog.core.connection import CONTROL, ask
+from oncelog.core.connection import CONTROL
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
@@ -53,6 +53,19 @@ STILL_THERE = (CoordinatorLoadInProgressError, ConcurrentTransactionsError)
 
 Refused = Callable[[Any], ApiError | None]
 """The retriable error that an answer holds, None when it is one; raises what cannot heal."""
+
+
+def refused_at_top(response: Any) -> ApiError | None:
+    """Return the error of a whole answer if another attempt may heal it, else None.
+
+    :raises ApiError: any other.
+    """
+    if not response.error_code:
+        return None
+    error = error_for(response.error_code, getattr(response, "error_message", None) or "")
+    if not error.retriable:
+        raise error
+    return error
 
 
 class Coordinators:
@@ -94,7 +107,9 @@ class Coordinators:
 
         return await self._router.retry(attempt, deadline, "FindCoordinator")
 
-    async def call(self, key: str, request: Request, deadline: float, refused: Refused) -> Any:
+    async def call(
+        self, key: str, request: Request, deadline: float, refused: Refused = refused_at_top
+    ) -> Any:
         """Return the coordinator's answer; repeat ``request``, also elsewhere, as need be.
 
         :raises DeadlineExceededError: none in time; ``definite`` says whether it may have acted.
@@ -107,7 +122,9 @@ class Coordinators:
             nonlocal indefinite
             broker_id = await self._find(key, deadline)
             try:
-                response = await self._ask(broker_id, request, attempt_deadline(deadline))
+                response = await self._router.call_broker(
+                    broker_id, request, attempt_deadline(deadline), self._purpose
+                )
                 error = refused(response)
                 if error is not None:
                     raise error
@@ -160,20 +177,9 @@ class Coordinators:
         return found
 
     def judge(self, key: str, error: BaseException) -> None:
-        """Forget the coordinator after an error or silence, unless it is only still loading.
-
-        The next call asks for the way again.
-        """
+        """Forget the coordinator after an error or silence, unless it is only still loading."""
         if is_retriable(error) and not isinstance(error, STILL_THERE):
             self.forget(key)
-
-    async def _ask(self, broker_id: int, request: Request, deadline: float) -> Any:
-        """Try one broker once, and return the response message."""
-        async with asyncio.timeout_at(deadline):
-            channel = await self._router.channel(broker_id, self._purpose)
-        left_s = deadline - asyncio.get_running_loop().time()
-        timeout_s = min(max(left_s, 0.001), self._router.options.request_timeout_ms / 1000)
-        return await ask(channel, request, timeout_s)
 
     async def _find(self, key: str, deadline: float) -> int:
         known = self._known.get(key)
@@ -200,10 +206,7 @@ class Coordinators:
         failed: dict[str, BaseException],
         deadline: float,
     ) -> dict[int, list[str]]:
-        """Return keys by coordinator.
-
-        One without it goes to ``failed``, or to ``found`` for good.
-        """
+        """Return keys by coordinator; the others go to ``failed``, or to ``found`` for good."""
         by_broker: dict[int, list[str]] = {}
         for key in keys:
             try:
@@ -249,21 +252,6 @@ class Coordinators:
         for key in keys:
             if key not in found and key not in failed:
                 failed[key] = CoordinatorNotAvailableError(f"broker {broker_id} left {key!r} out")
-
-
-def refused_at_top(response: Any) -> ApiError | None:
-    """Return the error of a whole answer if another attempt may heal it, else None.
-
-    It is made for ``Coordinators.call``.
-
-    :raises ApiError: any other.
-    """
-    if not response.error_code:
-        return None
-    error = error_for(response.error_code, getattr(response, "error_message", None) or "")
-    if not error.retriable:
-        raise error
-    return error
 
 
 def attempt_deadline(deadline: float) -> float:

@@ -55,9 +55,6 @@ UNKNOWN_TOPIC_WAIT_S = 0.5
 """How long a topic may be unknown before it is asked about elsewhere, and callers hear that nobody
 knows it: a new one needs a moment to spread, and is made by others that start just now."""
 
-KNOWN_TOPIC_WAIT_S = 5.0
-"""The same for a topic that this client has known: it is probably being made again."""
-
 QUIET_S = 2.0
 """Without a refresh for so long, the next one is not delayed."""
 
@@ -167,7 +164,7 @@ class Router:
     async def _check_advertised(self) -> None:
         """Raise unless at least one broker can be reached where it says it is."""
         brokers = list(self.cluster.brokers)
-        attempts = [partial(self.channel, broker_id, CONTROL) for broker_id in brokers]
+        attempts = [partial(self.connections.channel, broker_id) for broker_id in brokers]
         if await self.first(attempts) is not None:
             return
         raise NoBrokersAvailableError(
@@ -200,19 +197,9 @@ class Router:
         if self.failure is not None:
             raise ClosedError("a background task of the client failed") from self.failure
 
-    # ------------------------------------------------------------------------------ connections
-
-    def channel_now(self, broker_id: int, purpose: str) -> RequestChannel | None:
-        """Return the open connection, or None."""
-        return self.connections.channel_now(broker_id, purpose)
-
-    def drop_channel(self, broker_id: int, purpose: str, reason: str) -> None:
-        """Close a connection that is of no more use; the broker is not to blame for it."""
-        self.connections.drop_channel(broker_id, purpose, reason)
-
-    async def channel(self, broker_id: int, purpose: str = CONTROL) -> RequestChannel:
-        """Return the connection to a broker; errors are those of ``Connections.channel``."""
-        return await self.connections.channel(broker_id, purpose)
+    def deadline(self) -> float:
+        """Return the loop's time ``max_block_ms`` from now: calls without another one end then."""
+        return asyncio.get_running_loop().time() + self.options.max_block_ms / 1000
 
     # ------------------------------------------------------------------------------ metadata
 
@@ -246,6 +233,14 @@ class Router:
         self._refreshed.append(future)
         self._wanted.set()
         await future
+
+    async def refresh_by(self, deadline: float) -> None:
+        """Wait for the next refresh, but no longer than until ``deadline`` (the loop's time)."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.refresh()
+        except TimeoutError:
+            pass
 
     async def _refresh_loop(self) -> None:
         loop, last = asyncio.get_running_loop(), asyncio.get_running_loop().time() - QUIET_S
@@ -286,10 +281,7 @@ class Router:
         self.connections.drop_stale()
 
     def _metadata_sources(self) -> list[Callable[[Request], Awaitable[MetadataResponse]]]:
-        """Return whom to ask, best first.
-
-        That is: not blamed, connected, then the blamed by age of the blame.
-        """
+        """Return whom to ask: the not blamed, the connected of them first, then by age of blame."""
 
         def rank(address: Address, connected: bool) -> tuple[float, int]:
             return (self._blamed.get(address, 0.0), 0 if connected else 1)
@@ -297,7 +289,10 @@ class Router:
         brokers = sorted(
             self.cluster.brokers.values(),
             key=lambda broker: (
-                *rank(broker.address, self.channel_now(broker.broker_id, CONTROL) is not None),
+                *rank(
+                    broker.address,
+                    self.connections.channel_now(broker.broker_id, CONTROL) is not None,
+                ),
                 self._entropy.random(),
             ),
         )
@@ -311,7 +306,7 @@ class Router:
         loop = asyncio.get_running_loop()
         address, begun = self.cluster.brokers[broker_id].address, loop.time()
         try:
-            channel = await self.channel(broker_id, CONTROL)
+            channel = await self.connections.channel(broker_id)
             response = await self._metadata_over(channel, request)
         except asyncio.CancelledError:
             if loop.time() - begun >= HEDGE_S:
@@ -405,9 +400,7 @@ class Router:
         """
         loop = asyncio.get_running_loop()
         self.want(topic)
-        was_known = topic in self.cluster.dropped
-        wait_s = KNOWN_TOPIC_WAIT_S if was_known else UNKNOWN_TOPIC_WAIT_S
-        patience = min(deadline, loop.time() + wait_s)
+        patience = min(deadline, loop.time() + UNKNOWN_TOPIC_WAIT_S)
         while True:
             view = self.cluster.topics.get(topic)
             if view is not None and view.partitions:
@@ -431,11 +424,7 @@ class Router:
                     f"no metadata of topic {topic!r} in time"
                     + (f": {error}" if error else ": no broker answered")
                 )
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self.refresh()
-            except TimeoutError:
-                pass
+            await self.refresh_by(deadline)
 
     async def topic_with(self, topic: str, partition: int | None, deadline: float) -> TopicView:
         """Return the view of a topic that has this partition (None: any), asked for if need be.
@@ -463,10 +452,12 @@ class Router:
             f"topic {topic!r} has {view.partition_count} partitions, there is no {partition!r}"
         )
 
-    async def call_broker(self, broker_id: int, request: Request, deadline: float) -> Any:
-        """Try one broker once, over the control connection, and return the response message."""
+    async def call_broker(
+        self, broker_id: int, request: Request, deadline: float, purpose: str = CONTROL
+    ) -> Any:
+        """Try one broker once, and return the response message."""
         async with asyncio.timeout_at(deadline):
-            channel = await self.channel(broker_id, CONTROL)
+            channel = await self.connections.channel(broker_id, purpose)
         left_s = deadline - asyncio.get_running_loop().time()
         timeout_s = min(max(left_s, 0.001), self.options.request_timeout_ms / 1000)
         return await ask(channel, request, timeout_s)
@@ -532,11 +523,7 @@ class Router:
                         f"{what} did not succeed in time: {error}", definite=definite
                     ) from error
             await asyncio.sleep(pause_s)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self.refresh()
-            except TimeoutError:
-                pass
+            await self.refresh_by(deadline)
 
 
 def _settle(waiting: list[asyncio.Future[None]], error: BaseException | None) -> None:

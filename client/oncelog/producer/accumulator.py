@@ -27,13 +27,11 @@ class Accumulator:
     def __init__(
         self,
         *,
-        batch_size: int,
         buffer_memory: int,
         linger_s: float,
         delivery_timeout_s: float,
         new_backoff: Callable[[str], Backoff],
     ) -> None:
-        self.batch_size = batch_size
         self.buffer_memory = buffer_memory
         self.used = 0
         self.sticky: dict[str, Batch] = {}

@@ -113,10 +113,7 @@ class ColumnSender:
         columns: Columns,
         pending: list[tuple[Batch, Sequence[int]]] | None,
     ) -> None:
-        """Put all records in line, and add the batches and their rows to ``pending``.
-
-        A caller with ``pending`` looks at each batch itself.
-        """
+        """Put all records in line, and add batches and rows to ``pending``, if it is given."""
         check_columns(*columns)
         serial = self._serial
         for target, rows in self._targets(to, columns):
@@ -165,18 +162,18 @@ class ColumnSender:
                     f"a record of {size} bytes is larger than max_request_size="
                     f"{self._options.max_request_size} allows"
                 )
-            deadline = loop.time() + self._router.options.max_block_ms / 1000
-            await self._accumulator.reserve(max(size, len(encoded)), deadline)
+            room = max(size, len(encoded))
+            await self._accumulator.reserve(room, self._router.deadline())
             try:
                 self._check_usable(serial)
             except OncelogError:
-                self._accumulator.release(max(size, len(encoded)))
+                self._accumulator.release(room)
                 raise
             number = target if target != STICKY else self._next_partition(topic)
             batch = self._accumulator.add_columns(
                 self._accumulator.queue(TopicPartition(topic, number)),
                 loop.time(),
-                max(size, len(encoded)),
+                room,
                 stop - start,
                 encoded,
                 piece.timestamps,

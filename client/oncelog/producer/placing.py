@@ -16,11 +16,7 @@ import asyncio
 from typing import NamedTuple
 
 from oncelog.core.router import Router
-from oncelog.errors import (
-    ClosedError,
-    MessageTooLargeError,
-    NoTransactionError,
-)
+from oncelog.errors import ClosedError, MessageTooLargeError, NoTransactionError
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.partition_queue import Batch, PartitionQueue
 from oncelog.producer.partitioner import STICKY, Partitioner
@@ -131,7 +127,7 @@ class Placing:
 
         :param serial: of the transaction that the record belongs to.
         """
-        deadline = asyncio.get_running_loop().time() + self._router.options.max_block_ms / 1000
+        deadline = self._router.deadline()
         while place is None:
             await self._router.topic_with(topic, partition, deadline)
             place = self.place(topic, key, partition)

@@ -7,9 +7,7 @@ next is their ``kind``; see ``docs/transactions.md``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata, checked_offsets
+from oncelog.consumer.offset_metadata import GivenOffsets, GroupMetadata, checked_offsets
 from oncelog.errors import ConfigurationError, NoTransactionError
 from oncelog.producer.record_producer import RecordProducer
 from oncelog.producer.sender import Sender
@@ -17,7 +15,6 @@ from oncelog.producer.transactions.calls import TxnCalls
 from oncelog.producer.transactions.session import TransactionSession
 from oncelog.producer.transactions.transaction import Elsewhere, Partaker, Transaction
 from oncelog.producer.transactions.transactions import Transactions
-from oncelog_protocol.types import TopicPartition
 
 
 class Producer(RecordProducer):
@@ -59,7 +56,7 @@ class Producer(RecordProducer):
             self._accumulator,
             transactional_id=name,
             end_within_s=self._options.delivery_timeout_ms / 1000,
-            init_within_s=self._max_block_s,
+            init_within_s=self._router.options.max_block_ms / 1000,
             safeguards=self._safeguards,
         )
         return self._transactions
@@ -86,7 +83,6 @@ class Producer(RecordProducer):
         :raises TransactionOutcomeUnknownError: leaving the block: nobody knows.
         :raises ProducerFencedError: another producer has the transactional id now; stop.
         """
-        self._check_usable()
         return Transaction(self, self._in_transactions(), consumer, self.send_offsets)
 
     async def begin_transaction(self) -> None:
@@ -97,21 +93,15 @@ class Producer(RecordProducer):
         :raises NoTransactionError: one is open.
         :raises ProducerFencedError: another producer has the transactional id now.
         """
-        self._check_usable()
         await self._outside_of_blocks().begin()
 
-    async def send_offsets(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        group_metadata: GroupMetadata,
-    ) -> None:
+    async def send_offsets(self, offsets: GivenOffsets, group_metadata: GroupMetadata) -> None:
         """Add offsets of a group to the transaction, which commits them.
 
         :param group_metadata: ``consumer.group_metadata()``; a member that the group went on
             without is fenced by it (KIP-447).
         :raises TransactionAbortableError: refused; the transaction can only be aborted now.
         """
-        self._check_usable()
         await self._in_transactions().send_offsets(checked_offsets(offsets), group_metadata)
 
     async def commit_transaction(self) -> None:
@@ -126,7 +116,6 @@ class Producer(RecordProducer):
             says whether the transaction is certainly not committed.
         :raises NoTransactionError: none is open.
         """
-        self._check_usable()
         await self._outside_of_blocks().commit()
 
     async def abort_transaction(self) -> None:
@@ -137,10 +126,10 @@ class Producer(RecordProducer):
         :raises ProducerFencedError: another producer has the transactional id now.
         :raises NoTransactionError: none is open.
         """
-        self._check_usable()
         await self._outside_of_blocks().abort()
 
     def _in_transactions(self) -> Transactions:
+        self._placing.check_running()
         if self._transactions is None:
             raise ConfigurationError("transactions need a producer with a transactional_id")
         return self._transactions

@@ -54,7 +54,7 @@ from oncelog.producer.partitioner import (
 from oncelog.producer.placing import BATCH_OVERHEAD_BYTES, Placing
 from oncelog.producer.record_metadata import BatchMetadata, RecordMetadata
 from oncelog.producer.safeguards import SAFE, ProducerSafeguards
-from oncelog.producer.send_options import ColumnOptions
+from oncelog.producer.send_options import ColumnOptions, RecordOptions
 from oncelog.producer.sender import Sender
 from oncelog.producer.slicing import KEYED_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, record_size
 from oncelog.producer.transactions.session import TransactionSession
@@ -123,7 +123,6 @@ class RecordProducer(ClusterClient):
         self._hashes_keys = type(self._partitioner) is DefaultPartitioner
         """Whether the fast path may leave the partitioner out: without a key, with one."""
         self._batch_size = min(batch_size, max_request_size - BATCH_OVERHEAD_BYTES)
-        self._max_block_s = max_block_ms / 1000
         self._accumulator = self._new_accumulator()
         self._placing = Placing(
             self._router,
@@ -139,7 +138,6 @@ class RecordProducer(ClusterClient):
 
     def _new_accumulator(self) -> Accumulator:
         return Accumulator(
-            batch_size=self._batch_size,
             buffer_memory=self._options.buffer_memory,
             linger_s=self._options.linger_ms / 1000,
             delivery_timeout_s=self._options.delivery_timeout_ms / 1000,
@@ -279,14 +277,7 @@ class RecordProducer(ClusterClient):
     # ------------------------------------------------------------------------------ sending
 
     async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> RecordMetadata:
         """Send one record and wait for its acknowledgement.
 
@@ -296,15 +287,7 @@ class RecordProducer(ClusterClient):
             whether it is certainly not in the log.
         :raises BufferExhaustedError: no room within ``max_block_ms``; nothing was sent.
         """
-        delivery = await self.enqueue(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
-        return await delivery
+        return await (await self.enqueue(topic, value, **options))
 
     async def enqueue(
         self,
@@ -428,8 +411,10 @@ class RecordProducer(ClusterClient):
         :raises UndeliveredRecordsError: some failed, and nobody had looked at their deliveries.
         :raises DeadlineExceededError: not done within ``timeout_ms``.
         """
-        self._check_usable()
-        self._send_what_is_open()
+        self._placing.check_running()
+        assert self._sender is not None
+        self._accumulator.close_all()
+        self._sender.wake()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await self._drain()
@@ -455,8 +440,8 @@ class RecordProducer(ClusterClient):
 
         :raises UnknownTopicOrPartitionError: it does not exist.
         """
-        self._check_usable()
-        return (await self._router.topic(topic, self._deadline())).partition_count
+        self._placing.check_running()
+        return (await self._router.topic(topic, self._router.deadline())).partition_count
 
     # ------------------------------------------------------------------------------ the slow path
 
@@ -483,25 +468,11 @@ class RecordProducer(ClusterClient):
     ) -> tuple[ColumnSender, Destination, Columns]:
         """Return by whom a list is sent, where to, and its columns, once the topic is known."""
         self._placing.check_usable(self._placing.serial)
-        deadline = self._deadline()
-        view = await self._router.topic_with(topic, partition, deadline)
+        view = await self._router.topic_with(topic, partition, self._router.deadline())
         stamps = self._now_ms() if timestamps_ms is None else timestamps_ms
         assert self._columns is not None
         to = Destination(topic, view.partition_count, partition)
         return self._columns, to, Columns(values, keys, headers, stamps)
-
-    # ------------------------------------------------------------------------------ checks
-
-    def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self._max_block_s
-
-    def _check_usable(self) -> None:
-        self._placing.check_running()
-
-    def _send_what_is_open(self) -> None:
-        assert self._sender is not None
-        self._accumulator.close_all()
-        self._sender.wake()
 
     async def _drain(self) -> None:
         """Wait until everything that is in line now is done."""

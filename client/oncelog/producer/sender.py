@@ -26,12 +26,7 @@ from typing import Any
 from oncelog.core.backoff import Backoff
 from oncelog.core.connection import DATA
 from oncelog.core.router import Router
-from oncelog.errors import (
-    BrokerUnreachableError,
-    ClosedError,
-    error_for,
-    is_retriable,
-)
+from oncelog.errors import BrokerUnreachableError, ClosedError, error_for, is_retriable
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.outcomes import Outcomes
 from oncelog.producer.partition_queue import Batch, PartitionQueue
@@ -251,7 +246,7 @@ class Sender:
         return view.leader
 
     def _serve(self, link: Link, queues: list[PartitionQueue], now: float) -> None:
-        channel = self._router.channel_now(link.leader, DATA)
+        channel = self._router.connections.channel_now(link.leader, DATA)
         if channel is None:
             self._connect(link, now)
             return
@@ -398,7 +393,7 @@ class Sender:
 
     async def _connect_now(self, link: Link) -> None:
         try:
-            await self._router.channel(link.leader, DATA)
+            await self._router.connections.channel(link.leader, DATA)
         except BrokerUnreachableError as error:
             link.retry_at = self._loop.time() + link.backoff.next_s()
             for queue in self._accumulator.sendable:

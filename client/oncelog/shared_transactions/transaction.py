@@ -40,7 +40,7 @@ from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack
 from oncelog import defaults
 from oncelog.admin.calls import AdminCalls, txn_coordinators
 from oncelog.config import BootstrapServers, ConnectionOptions, check_shared, take
-from oncelog.core.coordinators import Coordinators, refused_at_top
+from oncelog.core.coordinators import Coordinators
 from oncelog.core.router import Router
 from oncelog.errors import (
     ConfigurationError,
@@ -306,18 +306,16 @@ class SharedTransaction:
 
     async def _call(self, key: str, request: Request) -> Any:
         """Make one call to the coordinator of ``key``."""
-
         deadline = asyncio.get_running_loop().time() + self._options.max_block_ms / 1000
         if self._over is not None:
-            coordinators = txn_coordinators(self._over)
-            return await coordinators.call(key, request, deadline, refused_at_top)
+            return await txn_coordinators(self._over).call(key, request, deadline)
         router = Router(self._options, entropy=self._entropy)
         await router.start()
         try:
             coordinators = Coordinators(
                 router, key_type=COORDINATOR_TRANSACTION, purpose=TRANSACTIONS
             )
-            return await coordinators.call(key, request, deadline, refused_at_top)
+            return await coordinators.call(key, request, deadline)
         finally:
             await router.close()
 

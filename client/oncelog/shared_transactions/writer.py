@@ -47,8 +47,7 @@ WRITER_CHARS_MAX = limits.NAME_CHARS_MAX - 16
 
 
 class _Membership:
-    """A writer sends in this session (the port
-    ``producer.transactions.session.TransactionSession``)."""
+    """A writer sends in this session; see ``producer.transactions.session``."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -144,7 +143,7 @@ class _WritersProducer(RecordProducer):
             ticket.timeout_ms,
         )
         answer: JoinTxnResponse = await self._coordinators.call(
-            ticket.transactional_id, request, self._deadline(), _refused
+            ticket.transactional_id, request, self._router.deadline(), _refused
         )
         self._membership.adopt(answer.producer_id, answer.producer_epoch)
         name = f"{ticket.transactional_id}/{answer.producer_id}"
@@ -197,10 +196,7 @@ async def join(
 
 
 class SharedWriter(Sending):
-    """A shared writer sends like a producer. ``join`` makes it.
-
-    ``async with`` waits for all acknowledgements.
-    """
+    """A shared writer sends like a producer; leaving ``async with`` waits for acknowledgements."""
 
     _producer: _WritersProducer
 

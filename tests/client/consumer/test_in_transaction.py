@@ -256,7 +256,7 @@ async def test_an_auto_commit_that_failed_is_not_tried_again_beside_transactions
         await eventually(lambda: rule.met > 0)
         part = consumer._join_transaction()
         await eventually(
-            lambda: not consumer._core.group.committing if consumer._core.group else False
+            lambda: not consumer._core.group.commits.under_way if consumer._core.group else False
         )
         met = rule.met
         rule.times = 0

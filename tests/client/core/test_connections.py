@@ -28,7 +28,7 @@ async def test_closing_while_others_connect() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)
         await router.start()
-        waiting = asyncio.create_task(router.channel(2, DATA))
+        waiting = asyncio.create_task(router.connections.channel(2, DATA))
         await asyncio.sleep(0)
         await router.close()
         with pytest.raises(ClosedError):
@@ -40,7 +40,7 @@ async def test_many_waiters_share_one_connection_attempt() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)
         await router.start()
-        channels = await asyncio.gather(*(router.channel(2, DATA) for _ in range(10)))
+        channels = await asyncio.gather(*(router.connections.channel(2, DATA) for _ in range(10)))
         assert len({id(channel) for channel in channels}) == 1
         await router.close()
 
@@ -52,12 +52,12 @@ async def test_a_refused_connection_is_not_tried_again_at_once() -> None:
         await router.start()
         await cluster.brokers[2].stop()
         with pytest.raises(BrokerUnreachableError, match="broker 2") as first:
-            await router.channel(2, DATA)
+            await router.connections.channel(2, DATA)
         with pytest.raises(BrokerUnreachableError) as second:
-            await router.channel(2, DATA)
+            await router.connections.channel(2, DATA)
         assert first.value is second.value
         with pytest.raises(BrokerUnreachableError, match="not in the cluster"):
-            await router.channel(9, DATA)
+            await router.connections.channel(9, DATA)
         await router.close()
 
 
@@ -66,12 +66,12 @@ async def test_a_broker_that_comes_back_elsewhere_is_found() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)
         await router.start()
-        old = await router.channel(2, CONTROL)
+        old = await router.connections.channel(2, CONTROL)
         await cluster.brokers[2].stop()
         cluster.brokers[2].port = 0
         await cluster.brokers[2].start()
         await router.refresh()
-        new = await router.channel(2, CONTROL)
+        new = await router.connections.channel(2, CONTROL)
         assert old.closed
         assert not new.closed
         await router.close()
@@ -82,10 +82,10 @@ async def test_dropping_a_connection_blames_nobody() -> None:
     async with FakeCluster(1) as cluster:
         router = make(cluster)
         await router.start()
-        channel = await router.channel(1, DATA)
-        router.drop_channel(1, DATA, "test")
+        channel = await router.connections.channel(1, DATA)
+        router.connections.drop_channel(1, DATA, "test")
         assert channel.closed
-        assert router.channel_now(1, DATA) is None
-        router.drop_channel(1, DATA, "again: nothing to do")
-        assert not (await router.channel(1, DATA)).closed
+        assert router.connections.channel_now(1, DATA) is None
+        router.connections.drop_channel(1, DATA, "again: nothing to do")
+        assert not (await router.connections.channel(1, DATA)).closed
         await router.close()

@@ -61,7 +61,7 @@ async def test_asked_once_and_remembered() -> None:
         assert coordinators.known("g") is None
         assert await coordinators.find("g", within(5)) == 3
         assert await coordinators.find("g", within(5)) == 3
-        await coordinators.call("g", asking("g"), within(5), refused_at_top)
+        await coordinators.call("g", asking("g"), within(5))
         assert coordinators.known("g") == 3
         assert cluster.count(ApiKey.FIND_COORDINATOR) == 1
         assert cluster.count(ApiKey.OFFSET_FETCH, 3) == 1
@@ -75,7 +75,7 @@ async def test_one_that_is_deposed_is_asked_for_again() -> None:
         cluster.known_groups["g"] = KnownGroup(1)
         await coordinators.find("g", within(5))
         cluster.known_groups["g"].coordinator = 2
-        answer = await coordinators.call("g", asking("g"), within(5), refused_at_top)
+        answer = await coordinators.call("g", asking("g"), within(5))
         assert answer.error_code == 0
         assert coordinators.known("g") == 2
 
@@ -86,7 +86,7 @@ async def test_one_that_dies_is_asked_for_again() -> None:
         await coordinators.find("g", within(5))
         await cluster.brokers[2].stop()
         cluster.known_groups["g"].coordinator = 1
-        await coordinators.call("g", asking("g"), within(5), refused_at_top)
+        await coordinators.call("g", asking("g"), within(5))
         assert coordinators.known("g") == 1
 
 
@@ -95,7 +95,7 @@ async def test_one_that_loads_is_waited_for() -> None:
         cluster.known_groups["g"] = KnownGroup(1)
         error = CoordinatorLoadInProgressError
         cluster.rule(ApiKey.OFFSET_FETCH, Action.ERROR, error=error, times=3)
-        await coordinators.call("g", asking("g"), within(5), refused_at_top)
+        await coordinators.call("g", asking("g"), within(5))
         assert cluster.count(ApiKey.FIND_COORDINATOR) == 1, "it is the right one nevertheless"
         assert cluster.count(ApiKey.OFFSET_FETCH) == 4
 
@@ -126,7 +126,7 @@ async def test_what_cannot_heal_is_raised() -> None:
             await coordinators.find("", within(5))
         cluster.rule(ApiKey.OFFSET_FETCH, Action.ERROR, error=GroupAuthorizationFailedError)
         with pytest.raises(GroupAuthorizationFailedError):
-            await coordinators.call("g", asking("g"), within(5), refused_at_top)
+            await coordinators.call("g", asking("g"), within(5))
         assert refused_at_top(OffsetFetchResponse()) is None
 
 
@@ -174,7 +174,7 @@ async def test_a_final_error_behind_a_lost_answer_is_not_definite() -> None:
             error = GroupAuthorizationFailedError
             cluster.rule(ApiKey.OFFSET_FETCH, Action.ERROR, error=error)
             with pytest.raises(GroupAuthorizationFailedError) as caught:
-                await coordinators.call("g", asking("g"), within(5), refused_at_top)
+                await coordinators.call("g", asking("g"), within(5))
             assert caught.value.definite is not lost
 
 
@@ -195,8 +195,8 @@ async def test_transactional_ids_have_coordinators_and_connections_of_their_own(
         try:
             coordinators = Coordinators(router, key_type=COORDINATOR_TRANSACTION, purpose="own")
             request = InitPidRequest("x", 1000)
-            await coordinators.call("x", request, within(5), refused_at_top)
+            await coordinators.call("x", request, within(5))
             assert coordinators.known("x") == 2
-            assert router.channel_now(2, "own") is not None
+            assert router.connections.channel_now(2, "own") is not None
         finally:
             await router.close()

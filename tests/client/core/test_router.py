@@ -104,13 +104,13 @@ async def test_an_address_of_another_cluster_is_refused_and_named_once(
         await router.start()
         for _ in range(3):
             with pytest.raises(BrokerUnreachableError) as caught:
-                await router.channel(2, DATA)
+                await router.connections.channel(2, DATA)
             await eventually(lambda: router.connections._slots[2, DATA].retry_at < soon(0))
         text = "expected broker 2 of cluster 'fake', found broker 2 of cluster 'other'"
         assert text in str(caught.value)
         assert "check advertised_host" in str(caught.value)
         assert {type(request).__name__ for _, request in other.requests} == {"ApiVersionsRequest"}
-        await router.channel(1, DATA)
+        await router.connections.channel(1, DATA)
         await router.close()
     lines = [r.getMessage() for r in caplog.records if text in r.getMessage()]
     assert len(lines) == 1
@@ -123,8 +123,8 @@ async def test_an_address_of_another_broker_is_named_and_served_by_nobody() -> N
         router = make(f"127.0.0.1:{cluster.brokers[1].port}")
         await router.start()
         with pytest.raises(BrokerUnreachableError, match="found broker 3 of cluster 'fake'"):
-            await router.channel(2, DATA)
-        assert router.channel_now(2, DATA) is None
+            await router.connections.channel(2, DATA)
+        assert router.connections.channel_now(2, DATA) is None
         await router.close()
 
 
@@ -135,9 +135,9 @@ async def test_a_bootstrap_connection_to_another_broker_is_not_kept_for_this_one
         cluster.brokers[1].advertised_port = seed  # and 2 advertises it rightly
         router = make(f"127.0.0.1:{seed}")
         await router.start()
-        assert router.channel_now(1, CONTROL) is None
+        assert router.connections.channel_now(1, CONTROL) is None
         with pytest.raises(BrokerUnreachableError, match="expected broker 1 of cluster 'fake'"):
-            await router.channel(1, CONTROL)
+            await router.connections.channel(1, CONTROL)
         await router.close()
 
 
@@ -228,10 +228,10 @@ async def test_a_broker_that_broke_is_asked_last() -> None:
         await router.start()
         await router.topic("t", soon())
         for broker in cluster.brokers:
-            await router.channel(broker, DATA)
+            await router.connections.channel(broker, DATA)
         await cluster.brokers[1].stop()
         cluster.move_leader("t", 0, 2)
-        await eventually(lambda: router.channel_now(1, DATA) is None)
+        await eventually(lambda: router.connections.channel_now(1, DATA) is None)
         await router.refresh()
         assert router.cluster.leader(TP) == 2
         await router.close()
@@ -333,7 +333,7 @@ async def test_a_closed_router_says_so() -> None:
         with pytest.raises(ClosedError):
             await waiting
         with pytest.raises(ClosedError):
-            await router.channel(1)
+            await router.connections.channel(1)
         with pytest.raises(ClosedError):
             await router.refresh()
 
@@ -349,7 +349,7 @@ async def test_closing_while_brokers_are_asked_is_no_failure(
             router = make(cluster)
             await router.start()
             for broker in cluster.brokers:
-                router.drop_channel(broker, CONTROL, "so that it connects again")
+                router.connections.drop_channel(broker, CONTROL, "so that it connects again")
             waiting = asyncio.create_task(router.refresh())
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -403,7 +403,7 @@ async def test_brokers_that_failed_come_last() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)
         await router.start()
-        await router.channel(1, CONTROL)
+        await router.connections.channel(1, CONTROL)
         assert router.favoured() == [1, 2]
         await cluster.brokers[1].stop()
         await eventually(lambda: router.favoured() == [2, 1])

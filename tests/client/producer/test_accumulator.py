@@ -17,11 +17,11 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 
 TP = TopicPartition("t", 0)
+BATCH_SIZE = 100
 
 
 def make(**options: Any) -> Accumulator:
     given: dict[str, Any] = {
-        "batch_size": 100,
         "buffer_memory": 300,
         "linger_s": 1.0,
         "delivery_timeout_s": 10.0,
@@ -31,8 +31,8 @@ def make(**options: Any) -> Accumulator:
 
 
 def opened(accumulator: Accumulator, tp: TopicPartition = TP, now: float = 0.0) -> Batch:
-    assert accumulator.try_reserve(accumulator.batch_size)
-    return accumulator.open_batch(accumulator.queue(tp), now, accumulator.batch_size)
+    assert accumulator.try_reserve(BATCH_SIZE)
+    return accumulator.open_batch(accumulator.queue(tp), now, BATCH_SIZE)
 
 
 def test_a_batch_holds_room_for_itself_and_then_for_its_records() -> None:

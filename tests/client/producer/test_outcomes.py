@@ -71,7 +71,6 @@ class Bench:
         router = Router(options, entropy=entropy, history=self.history)
         router.closed = False
         self.accumulator = Accumulator(
-            batch_size=100,
             buffer_memory=10_000,
             linger_s=0,
             delivery_timeout_s=100,

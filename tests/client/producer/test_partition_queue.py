@@ -18,7 +18,6 @@ from oncelog_runtime.entropy import SeededEntropy
 
 def make() -> tuple[Accumulator, Batch, Delivery]:
     accumulator = Accumulator(
-        batch_size=100,
         buffer_memory=1000,
         linger_s=0,
         delivery_timeout_s=1,

@@ -74,7 +74,7 @@ class Coordinator:
             broker_id = await self._known()
         try:
             async with asyncio.timeout_at(deadline):
-                channel = await self._router.channel(broker_id, purpose)
+                channel = await self._router.connections.channel(broker_id, purpose)
             left_s = max(deadline - loop.time(), 0.001)
             response = await ask(channel, request, left_s)
         except Failure as error:
@@ -105,7 +105,9 @@ class Coordinator:
                 call.cancel()
                 # Its answer would come before that of the next call.
                 if self.broker_id is not None:
-                    self._router.drop_channel(self.broker_id, MEMBERSHIP, "a join was given up")
+                    self._router.connections.drop_channel(
+                        self.broker_id, MEMBERSHIP, "a join was given up"
+                    )
                 await asyncio.gather(call, return_exceptions=True)
 
     async def _outcome(
@@ -125,7 +127,9 @@ class Coordinator:
         patience = min(deadline, asyncio.get_running_loop().time() + WATCH_S)
         found = await self._ask_around(others, patience)
         if found is not None and found.broker_id != asked and not call.done():
-            self._router.drop_channel(asked, MEMBERSHIP, "another broker coordinates the group")
+            self._router.connections.drop_channel(
+                asked, MEMBERSHIP, "another broker coordinates the group"
+            )
             self._lost(asked, f"broker {found.broker_id} coordinates the group now")
 
     # ------------------------------------------------------------------------------ finding

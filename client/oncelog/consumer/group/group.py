@@ -25,7 +25,7 @@ from oncelog.consumer.group.handover import HandingOver
 from oncelog.consumer.group.listener import RebalanceListener
 from oncelog.consumer.group.member import GroupMember
 from oncelog.consumer.group.topics import GroupTopics
-from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.offset_metadata import OffsetAndMetadata, Offsets
 from oncelog.consumer.reading import RecordReader
 from oncelog.consumer.subscription import Subscription
 from oncelog.core.router import Router
@@ -68,11 +68,11 @@ class ConsumerGroup:
         self._tasks = Tasks(f"{router.options.client_id}/group", fail)
         self._outside = CommitIdentity(options.group_id, options.group_instance_id)
         self._coordinator = Coordinator(router, options.group_id, self._tasks)
-        self._commits = Commits(router, self._coordinator, self._outside)
+        self.commits = Commits(router, self._coordinator, self._outside)
         self._handing_over = HandingOver(
             subscription,
             reader,
-            self._commits,
+            self.commits,
             boundary,
             auto_commit=options.enable_auto_commit,
             commit_within_s=options.max_poll_interval_ms / 2000,
@@ -98,10 +98,7 @@ class ConsumerGroup:
 
     @property
     def settled(self) -> bool:
-        """Return whether the application has all that the group assigns to it.
-
-        It is true as well when the group assigns nothing.
-        """
+        """Return whether the application has all that the group assigns to it, if anything."""
         return self._member is None or self._member.settled
 
     def subscribe(
@@ -127,7 +124,7 @@ class ConsumerGroup:
             Tasks(f"{self._router.options.client_id}/member", self._fail),
             wake=self._look,
         )
-        self._commits.act_as(member)
+        self.commits.act_as(member)
         self._reader.call_at_poll(member.at_poll)
         member.start()
 
@@ -138,7 +135,7 @@ class ConsumerGroup:
             return
         self._reader.call_at_poll(None)
         await member.close(asyncio.get_running_loop().time() + CLOSE_S)
-        self._commits.act_as(self._outside)
+        self.commits.act_as(self._outside)
         self._router.want_all(False)
 
     def enforce_rebalance(self, reason: str) -> None:
@@ -146,70 +143,26 @@ class ConsumerGroup:
         if self._member is not None:
             self._member.want(reason)
 
-    def metadata(self) -> GroupMetadata:
-        """Return the member as of now."""
-        return self._commits.identity.asking()
-
-    def identity(self, partitions: Sequence[TopicPartition]) -> GroupMetadata:
-        """Return the identity for somebody else's commit of these partitions for this consumer.
-
-        :raises CommitFailedError: the consumer may not commit them.
-        """
-        return self._commits.identity.now(partitions)
-
-    def fenced(self, who: GroupMetadata, code: int) -> None:
-        """Note that the coordinator refused ``who`` as a member, in somebody else's commit."""
-        self._commits.identity.fenced(who, code)
-
     # ------------------------------------------------------------------------------ commits
 
-    def known(self, tp: TopicPartition) -> OffsetAndMetadata | None:
-        """Return what was last committed of a partition that is read, as far as is known here."""
-        return self._commits.known.get(tp)
-
-    @property
-    def committing(self) -> bool:
-        """Return whether a commit is under way that is in no transaction."""
-        return self._commits.under_way
-
-    async def quiet(self, deadline: float) -> None:
-        """Wait until no commit is under way, as it might land behind one of a transaction.
-
-        :raises DeadlineExceededError: one still is.
-        """
-        await self._commits.commit({}, deadline)
-
-    def remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Note which offsets somebody else has committed in a transaction."""
-        self._commits.remember(offsets)
-
-    async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
-    ) -> None:
+    async def commit(self, offsets: Offsets | None, deadline: float) -> None:
         """Commit these offsets; without any, commit where each partition stands."""
-        await self._commits.commit(self._given(offsets), deadline)
+        await self.commits.commit(self._given(offsets), deadline)
 
-    def commit_async(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
-    ) -> asyncio.Future[None]:
+    def commit_async(self, offsets: Offsets | None, deadline: float) -> asyncio.Future[None]:
         """Commit these offsets beside the application; the future gets the result or the error."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks.spawn("commit", self._commit_for(future, self._given(offsets), deadline))
         return future
 
-    def _given(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    def _given(self, offsets: Offsets | None) -> Offsets:
         return self._handing_over.reached() if offsets is None else offsets
 
     async def _commit_for(
-        self,
-        future: asyncio.Future[None],
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        deadline: float,
+        self, future: asyncio.Future[None], offsets: Offsets, deadline: float
     ) -> None:
         try:
-            await self._commits.commit(offsets, deadline)
+            await self.commits.commit(offsets, deadline)
         except asyncio.CancelledError:
             future.cancel()
             raise
@@ -220,15 +173,9 @@ class ConsumerGroup:
             if not future.done():
                 future.set_result(None)
 
-    async def committed(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
-        """Return the group's committed offset of each partition; None where there is none."""
-        return await self._commits.fetch(partitions, deadline)
-
     async def _positions(self, partitions: Sequence[TopicPartition]) -> Committed:
         """Return where to begin with partitions new to this member, as far as it is settled."""
-        timeout_s = self._router.options.max_block_ms / 1000
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        found = await self._commits.fetch_settled(partitions, deadline)
+        found = await self.commits.fetch_settled(partitions, self._router.deadline())
         if self._of_former_topics(found):
             await self._router.refresh()  # unless it is we who do not know the new topic yet
             for tp in self._of_former_topics(found):
@@ -238,7 +185,7 @@ class ConsumerGroup:
                     self._options.group_id,
                 )
                 found[tp] = OffsetAndMetadata(NO_OFFSET)
-        self._commits.remember(
+        self.commits.remember(
             {tp: item if item is None or item.offset >= 0 else None for tp, item in found.items()}
         )
         return found
@@ -251,19 +198,11 @@ class ConsumerGroup:
             if item is not None and item.topic_id and topic_id(tp.topic) not in ("", item.topic_id)
         ]
 
-    def forget(self, tp: TopicPartition) -> None:
-        """Drop the committed offset of a partition whose topic was deleted."""
-        self._commits.drop_known(tp)
-
     async def _begin(self, places: Mapping[TopicPartition, int]) -> None:
-        """Commit where reading begins in partitions of which nothing is committed.
-
-        It does so in transactions only. Elsewhere the application commits, or auto commit.
-        """
+        """Commit, in transactions only, where reading begins if nothing is committed."""
         if self._boundary.in_transactions:
-            timeout_s = self._router.options.max_block_ms / 1000
             offsets = {tp: OffsetAndMetadata(offset) for tp, offset in places.items()}
-            await self._commits.commit(offsets, asyncio.get_running_loop().time() + timeout_s)
+            await self.commits.commit(offsets, self._router.deadline())
 
     async def _auto_commit(self) -> None:
         interval_s = self._options.auto_commit_interval_ms / 1000

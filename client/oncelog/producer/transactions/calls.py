@@ -7,13 +7,12 @@ one says by ``definite`` whether any attempt may have been carried out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
-from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.offset_metadata import GroupMetadata, Offsets
 from oncelog.core.coordinators import Coordinators, refused_at_top
 from oncelog.core.router import Router
-from oncelog.errors import ApiError, InconsistentTopicIdError, error_for
+from oncelog.errors import ApiError, InconsistentTopicIdError, error_about
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
 from oncelog_protocol.messages.transactions import (
     EndTxnRequest,
@@ -42,7 +41,6 @@ class TxnCalls:
     """One transactional id makes these calls."""
 
     def __init__(self, router: Router, transactional_id: str, timeout_ms: int) -> None:
-        self._router = router
         self.counters, self.history = router.counters, router.history
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
@@ -58,27 +56,25 @@ class TxnCalls:
             taken over (KIP-360). An empty one takes over.
         """
         request = InitPidRequest(self._transactional_id, self._timeout_ms, *present)
-        answer: InitPidResponse = await self._coordinators.call(
-            self._transactional_id, request, deadline, refused_at_top
-        )
-        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+        return await self._next_identity(request, deadline)
 
     async def end(
         self, identity: ProducerIdentity, commit: bool, deadline: float
     ) -> ProducerIdentity:
         """Commit or abort, and return the identity of the next transaction."""
         request = EndTxnRequest(self._transactional_id, *identity, commit)
-        answer: EndTxnResponse = await self._coordinators.call(
-            self._transactional_id, request, deadline, refused_at_top
+        return await self._next_identity(request, deadline)
+
+    async def _next_identity(
+        self, request: InitPidRequest | EndTxnRequest, deadline: float
+    ) -> ProducerIdentity:
+        answer: InitPidResponse | EndTxnResponse = await self._coordinators.call(
+            self._transactional_id, request, deadline
         )
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     async def commit_offsets(
-        self,
-        identity: ProducerIdentity,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        group: GroupMetadata,
-        deadline: float,
+        self, identity: ProducerIdentity, offsets: Offsets, group: GroupMetadata, deadline: float
     ) -> None:
         """Add offsets that become the group's with the transaction (KIP-447)."""
         request = _offsets_request(self._transactional_id, identity, offsets, group)
@@ -94,8 +90,7 @@ def _refused(answer: TxnOffsetCommitResponse) -> ApiError | None:
     for topic in answer.topics:
         for item in topic.partitions:
             if item.error_code:
-                told = error_for(item.error_code)
-                error = type(told)(f"{TopicPartition(topic.topic, item.partition)}: {told}")
+                error = error_about(TopicPartition(topic.topic, item.partition), item.error_code)
                 if not error.retriable or isinstance(error, InconsistentTopicIdError):
                     raise error  # the topic was made again: these offsets are of no use
                 found = found or error
@@ -105,15 +100,14 @@ def _refused(answer: TxnOffsetCommitResponse) -> ApiError | None:
 def _offsets_request(
     transactional_id: str,
     identity: ProducerIdentity,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    offsets: Offsets,
     group: GroupMetadata,
 ) -> TxnOffsetCommitRequest:
     topics: dict[tuple[str, str], TxnOffsetCommitTopic] = {}
     for tp, item in offsets.items():
-        key = tp.topic, item.topic_id
-        entry = topics.get(key)
-        if entry is None:
-            entry = topics[key] = TxnOffsetCommitTopic(tp.topic, [], item.topic_id)
+        entry = topics.setdefault(
+            (tp.topic, item.topic_id), TxnOffsetCommitTopic(tp.topic, [], item.topic_id)
+        )
         entry.partitions.append(
             TxnOffsetCommitPartition(tp.partition, item.offset, item.leader_epoch, item.metadata)
         )
