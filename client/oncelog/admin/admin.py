@@ -12,11 +12,11 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oncelog import defaults
+from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error
 from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.record_deletion import delete_records
 from oncelog.admin.results import (
@@ -42,29 +42,25 @@ from oncelog.core.cluster import topic_error
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
+    BrokerNotAvailableError,
     BrokerUnreachableError,
-    ClientError,
     ConfigurationError,
+    CorruptMessageError,
     NotControllerError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
+    error_for,
     is_retriable,
 )
 from oncelog.observability.metrics import ClientMetrics, client_metrics
-from oncelog_protocol.errors import BrokerNotAvailableError, CorruptMessageError, error_for
 from oncelog_protocol.messages import admin as wire
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.handshake import ApiVersionsRequest
-from oncelog_protocol.messages.metadata import (
-    DescribeClusterRequest,
-    MetadataRequest,
-    MetadataResponse,
-)
+from oncelog_protocol.messages.metadata import DescribeClusterRequest
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy, SystemEntropy
 
-TIMEOUT_MS = 30_000
 NOT_ALIVE_S = 1.0
 """A listed broker may refuse us for this long before it counts as not alive."""
 KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
@@ -144,16 +140,14 @@ class Admin(GroupAdmin, TransactionAdmin):
         request = wire.CreateTopicsRequest(
             [_new_topic(topic) for topic in topics], timeout_ms, validate_only
         )
-        response = await self._on_controller(request, timeout_ms)
-        return _topic_outcomes(response)
+        return await self._change_topics(request, timeout_ms)
 
     async def delete_topics(
         self, topics: Iterable[str], *, timeout_ms: int = TIMEOUT_MS
     ) -> Results[TopicOutcome]:
         """Delete topics with all their records. Errors of items: UNKNOWN_TOPIC_OR_PARTITION."""
         request = wire.DeleteTopicsRequest(list(topics), timeout_ms)
-        response = await self._on_controller(request, timeout_ms)
-        return _topic_outcomes(response)
+        return await self._change_topics(request, timeout_ms)
 
     async def create_partitions(
         self,
@@ -169,20 +163,18 @@ class Admin(GroupAdmin, TransactionAdmin):
         ``assignments`` lists the replicas of the new partitions only. Errors of items:
         INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT.
         """
-        growths = []
-        for topic, count in counts.items():
-            assignment = (assignments or {}).get(topic)
-            lists = None if assignment is None else [list(replicas) for replicas in assignment]
-            growths.append(wire.PartitionGrowth(topic, count, lists))
+        growths = [
+            wire.PartitionGrowth(topic, count, _lists((assignments or {}).get(topic)))
+            for topic, count in counts.items()
+        ]
         request = wire.CreatePartitionsRequest(growths, timeout_ms, validate_only)
-        response = await self._on_controller(request, timeout_ms)
-        return _topic_outcomes(response)
+        return await self._change_topics(request, timeout_ms)
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_ms: int = TIMEOUT_MS
     ) -> list[str]:
         """Return the names of all topics, sorted."""
-        response = await self._metadata(None, timeout_ms)
+        response = await self._metadata(None, self._deadline(timeout_ms))
         return sorted(
             topic.topic for topic in response.topics if include_internal or not topic.internal
         )
@@ -192,10 +184,10 @@ class Admin(GroupAdmin, TransactionAdmin):
     ) -> Results[TopicDescription]:
         """Return partitions, leaders and replicas of topics (default: of all topics)."""
         names = None if topics is None else list(topics)
-        response = await self._metadata(names, timeout_ms)
+        response = await self._metadata(names, self._deadline(timeout_ms))
         found = {topic.topic: _describe_topic(topic) for topic in response.topics}
         order = sorted(found) if names is None else [name for name in names if name in found]
-        return Results([found[name] for name in order])
+        return Results(found[name] for name in order)
 
     # ------------------------------------------------------------------------------ configs
 
@@ -245,12 +237,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         Keys that are not named stay as they are (KIP-339). Errors of items: INVALID_CONFIG,
         UNKNOWN_TOPIC_OR_PARTITION.
         """
-        alterations = [
-            _alteration(wire.RESOURCE_TOPIC, topic, entries) for topic, entries in configs.items()
-        ]
-        request = wire.AlterConfigsRequest(alterations, validate_only)
-        response = await self._on_controller(request, timeout_ms)
-        return Results(_config_outcomes(response))
+        return await self._alter(wire.RESOURCE_TOPIC, configs, timeout_ms, validate_only)
 
     async def alter_broker_configs(
         self,
@@ -265,13 +252,8 @@ class Admin(GroupAdmin, TransactionAdmin):
         setting back. Keys that are not named stay as they are. Errors of items: INVALID_CONFIG,
         also for a setting that needs a restart; INVALID_REQUEST.
         """
-        alterations = [
-            _alteration(wire.RESOURCE_BROKER, _broker_name(broker_id), entries)
-            for broker_id, entries in configs.items()
-        ]
-        request = wire.AlterConfigsRequest(alterations, validate_only)
-        response = await self._on_controller(request, timeout_ms)
-        return Results(_config_outcomes(response))
+        named = {_broker_name(broker_id): entries for broker_id, entries in configs.items()}
+        return await self._alter(wire.RESOURCE_BROKER, named, timeout_ms, validate_only)
 
     # ------------------------------------------------------------------------------ cluster
 
@@ -295,35 +277,24 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def describe_api_versions(
         self, brokers: Iterable[int] | None = None, *, timeout_ms: int = TIMEOUT_MS
     ) -> list[BrokerApiVersions]:
-        """Return which APIs brokers (default: all) speak, and in which versions.
-
-        A broker that does not answer is one entry with its error.
-        """
-        deadline = self._deadline(timeout_ms)
-        await self._router.refresh()
-        ids = sorted(self._router.cluster.brokers) if brokers is None else list(brokers)
-
-        async def one(broker_id: int) -> BrokerApiVersions:
-            request = ApiVersionsRequest()
-            try:
-                response = await self._router.call_broker(broker_id, request, deadline)
-                _raise_for(response.error_code)
-            except Failure as error:
-                return BrokerApiVersions(broker_id, _as_client_error(broker_id, error))
-            known = {key.value: key.name for key in ApiKey}
-            return BrokerApiVersions(
+        """Return which APIs brokers (default: all) speak, or why one did not answer."""
+        names = {key.value: key.name for key in ApiKey}
+        return [
+            BrokerApiVersions(
                 broker_id,
-                None,
+                error,
                 {
-                    known.get(each.api_key, f"API_{each.api_key}"): (
+                    names.get(each.api_key, f"API_{each.api_key}"): (
                         each.version_min,
                         each.version_max,
                     )
-                    for each in response.apis
+                    for each in (response.apis if error is None else ())
                 },
             )
-
-        return list(await asyncio.gather(*(one(broker_id) for broker_id in ids)))
+            for broker_id, response, error in await self._of_each(
+                brokers, ApiVersionsRequest(), timeout_ms
+            )
+        ]
 
     async def describe_log_dirs(
         self,
@@ -336,26 +307,19 @@ class Admin(GroupAdmin, TransactionAdmin):
 
         A broker that does not answer is one entry with its error.
         """
-        deadline = self._deadline(timeout_ms)
-        await self._router.refresh()
-        ids = sorted(self._router.cluster.brokers) if brokers is None else list(brokers)
         request = wire.DescribeLogDirsRequest(None if topics is None else list(topics))
-
-        async def one(broker_id: int) -> list[LogDirDescription]:
-            try:
-                response = await self._router.call_broker(broker_id, request, deadline)
-                _raise_for(response.error_code)
-            except Failure as error:
-                return [LogDirDescription(broker_id, "", _as_client_error(broker_id, error))]
+        described: list[LogDirDescription] = []
+        for broker_id, response, error in await self._of_each(brokers, request, timeout_ms):
+            if error is not None:
+                described.append(LogDirDescription(broker_id, "", error))
+                continue
             rotten = [d for d in response.log_dirs if d.error_code == CorruptMessageError.code]
-            return [
+            described += [
                 _describe_log_dir(broker_id, log_dir, [d for d in rotten if d.path == log_dir.path])
                 for log_dir in response.log_dirs
                 if log_dir not in rotten
             ]
-
-        answers = await asyncio.gather(*(one(broker_id) for broker_id in ids))
-        return [log_dir for answer in answers for log_dir in answer]
+        return described
 
     async def elect_leaders(
         self,
@@ -376,13 +340,11 @@ class Admin(GroupAdmin, TransactionAdmin):
         )
         response = await self._on_controller(wire.ElectLeadersRequest(unclean, targets), timeout_ms)
         return Results(
-            [
-                ElectionOutcome(
-                    TopicPartition(item.topic, item.partition),
-                    _item_error(item.error_code, item.error_message),
-                )
-                for item in response.partitions
-            ]
+            ElectionOutcome(
+                TopicPartition(item.topic, item.partition),
+                _item_error(item.error_code, item.error_message),
+            )
+            for item in response.partitions
         )
 
     async def delete_records(
@@ -403,15 +365,58 @@ class Admin(GroupAdmin, TransactionAdmin):
         deadline = self._deadline(timeout_ms)
         return await self._router.call_controller(request, deadline, _refused)
 
+    async def _change_topics(self, request: Request, timeout_ms: int) -> Results[TopicOutcome]:
+        response = await self._on_controller(request, timeout_ms)
+        return Results(
+            TopicOutcome(
+                item.topic,
+                _item_error(item.error_code, item.error_message, item.topic),
+                item.topic_id,
+                item.partition_count,
+                item.replication_factor,
+            )
+            for item in response.topics
+        )
+
+    async def _alter(
+        self,
+        resource_type: int,
+        configs: Mapping[str, Mapping[str, str | None]],
+        timeout_ms: int,
+        validate_only: bool,
+    ) -> Results[ConfigOutcome]:
+        alterations = [
+            wire.ConfigAlteration(resource_type, name, _entries(entries))
+            for name, entries in configs.items()
+        ]
+        request = wire.AlterConfigsRequest(alterations, validate_only)
+        return Results(_config_outcomes(await self._on_controller(request, timeout_ms)))
+
+    async def _of_each(
+        self, brokers: Iterable[int] | None, request: Request, timeout_ms: int
+    ) -> list[tuple[int, Any, BrokerError | None]]:
+        """Ask brokers (None: all) the same, and return the id of each with its answer or error."""
+        deadline = self._deadline(timeout_ms)
+        await self._router.refresh()
+        ids = sorted(self._router.cluster.brokers) if brokers is None else list(brokers)
+
+        async def one(broker_id: int) -> tuple[int, Any, BrokerError | None]:
+            try:
+                response = await self._router.call_broker(broker_id, request, deadline)
+                _raise_for(response.error_code)
+            except Failure as error:
+                return broker_id, None, broker_error(broker_id, error)
+            return broker_id, response, None
+
+        return await asyncio.gather(*(one(broker_id) for broker_id in ids))
+
     async def _on_broker(self, broker_id: int, request: Request, deadline: float) -> Any:
         """Return one broker's answer, or BrokerNotAvailableError for a broker that is not alive.
         Metadata are refreshed when they lack the broker. A listed one is tried for NOT_ALIVE_S."""
         loop = asyncio.get_running_loop()
         patience = min(deadline, loop.time() + NOT_ALIVE_S)
         if broker_id not in self._router.cluster.brokers:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(deadline):
-                    await self._router.refresh()
+            await self._router.refresh_by(deadline)
 
         async def attempt() -> Any:
             alive = self._router.cluster.brokers
@@ -429,13 +434,6 @@ class Admin(GroupAdmin, TransactionAdmin):
 
         return await self._router.retry(attempt, deadline, type(request).__name__)
 
-    async def _metadata(self, topics: list[str] | None, timeout_ms: int) -> MetadataResponse:
-        response: MetadataResponse = await self._router.call_any(
-            MetadataRequest(topics), self._deadline(timeout_ms)
-        )
-        _raise_for(response.error_code)
-        return response
-
 
 def _refused(response: Any) -> ApiError | None:
     """Return the retriable error of an answer or of its items, else None. Raise any other error."""
@@ -448,14 +446,6 @@ def _refused(response: Any) -> ApiError | None:
     if any(item.error_code == NotControllerError.code for item in items):
         return NotControllerError()
     return None
-
-
-def _as_client_error(broker_id: int, error: BaseException) -> ApiError | ClientError:
-    """Return the error of one broker; anything but Oncelog's errors means that it is
-    unreachable."""
-    if isinstance(error, (ApiError, ClientError)):
-        return error
-    return BrokerUnreachableError(broker_id, "?", str(error) or "did not answer in time")
 
 
 def _raise_for(error_code: int, message: str | None = None) -> None:
@@ -483,24 +473,17 @@ def _new_topic(topic: NewTopic | str) -> wire.CreatableTopic:
         spec.topic,
         spec.partitions,
         spec.replication_factor,
-        None if spec.assignment is None else [list(replicas) for replicas in spec.assignment],
-        [wire.ConfigEntry(key, value) for key, value in spec.configs.items()],
+        _lists(spec.assignment),
+        _entries(spec.configs),
     )
 
 
-def _topic_outcomes(response: Any) -> Results[TopicOutcome]:
-    return Results(
-        [
-            TopicOutcome(
-                item.topic,
-                _item_error(item.error_code, item.error_message, item.topic),
-                item.topic_id,
-                item.partition_count,
-                item.replication_factor,
-            )
-            for item in response.topics
-        ]
-    )
+def _lists(assignment: Sequence[Sequence[int]] | None) -> list[list[int]] | None:
+    return None if assignment is None else [list(replicas) for replicas in assignment]
+
+
+def _entries(configs: Mapping[str, str | None]) -> list[wire.ConfigEntry]:
+    return [wire.ConfigEntry(key, value) for key, value in configs.items()]
 
 
 def _describe_topic(topic: Any) -> TopicDescription:
@@ -525,14 +508,6 @@ def _describe_topic(topic: Any) -> TopicDescription:
 def _broker_name(broker_id: int | None) -> str:
     """Return the name of a broker on the wire; "" stands for all brokers."""
     return "" if broker_id is None else str(broker_id)
-
-
-def _alteration(
-    resource_type: int, name: str, entries: Mapping[str, str | None]
-) -> wire.ConfigAlteration:
-    return wire.ConfigAlteration(
-        resource_type, name, [wire.ConfigEntry(key, value) for key, value in entries.items()]
-    )
 
 
 def _config_error(item: Any) -> ApiError | None:

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from oncelog.core.client import ClusterClient
 from oncelog.core.coordinators import Coordinators, attempt_deadline
 from oncelog.core.router import Failure, Router
-from oncelog.errors import BrokerUnreachableError, ClientError, ClosedError
-from oncelog_protocol.errors import ApiError, CoordinatorLoadInProgressError, error_for
+from oncelog.errors import (
+    ApiError,
+    BrokerUnreachableError,
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+    CoordinatorLoadInProgressError,
+    error_about,
+    error_for,
+)
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
 
-LOADING_S = 5.0
-"""A broker that still loads what it coordinates is asked again for this long.
+TIMEOUT_MS = 30_000
 
-After that a list does without its answer.
-"""
+LOADING_S = 5.0
+"""A broker that still loads what it coordinates is asked again for this long."""
+
+BrokerError = ApiError | ClientError
 
 
 class AdminCalls(ClusterClient):
@@ -45,9 +57,42 @@ class AdminCalls(ClusterClient):
         left_s = deadline - asyncio.get_running_loop().time()
         return max(round(left_s * 1000), 1)
 
+    async def _metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:
+        response: MetadataResponse = await self._router.call_any(MetadataRequest(topics), deadline)
+        if response.error_code:
+            raise error_for(response.error_code)
+        return response
+
+    async def _chosen(
+        self,
+        partitions: Iterable[TopicPartition] | None,
+        topics: Iterable[str] | None,
+        deadline: float,
+    ) -> dict[TopicPartition, None]:
+        """Return ``partitions``, and all partitions of ``topics``."""
+        chosen = dict.fromkeys(TopicPartition(*tp) for tp in partitions or ())
+        for topic in dict.fromkeys(topics or ()):
+            await self._router.topic(topic, deadline)
+            chosen.update(dict.fromkeys(self._router.cluster.topic_partitions(topic)))
+        return chosen
+
+    async def _listed(
+        self, request: Request, deadline: float
+    ) -> tuple[list[tuple[int, Any]], dict[int, BrokerError]]:
+        """Ask all brokers what they coordinate.
+
+        It returns answers and errors by broker id. One that still loads may have both.
+        """
+        await self._router.refresh()
+        ids = sorted(self._router.cluster.brokers)
+        asked = await asyncio.gather(*(self._listed_by(i, request, deadline) for i in ids))
+        told = list(zip(ids, asked, strict=True))
+        answers = [(broker_id, answer) for broker_id, (answer, _) in told if answer is not None]
+        return answers, {broker_id: error for broker_id, (_, error) in told if error is not None}
+
     async def _listed_by(
         self, broker_id: int, request: Request, deadline: float
-    ) -> tuple[Any, ApiError | ClientError | None]:
+    ) -> tuple[Any, BrokerError | None]:
         """Ask one broker what it coordinates, again while it loads.
 
         It returns the broker's answer (None without one), and the error that makes it incomplete.
@@ -61,24 +106,38 @@ class AdminCalls(ClusterClient):
                     broker_id, request, attempt_deadline(deadline)
                 )
             except Failure as error:
-                if isinstance(error, ApiError | ClientError):
-                    return None, error
-                reason = str(error) or "did not answer in time"
-                return None, BrokerUnreachableError(broker_id, "?", reason)
+                return None, broker_error(broker_id, error)
             error_code = response.error_code
             pause_s = pace.next_s()
             loading = error_code == CoordinatorLoadInProgressError.code
             if not loading or loop.time() + pause_s >= patience:
-                return response, error_about(
-                    error_code, f"broker {broker_id}"
-                ) if error_code else None
+                incomplete = error_about(f"broker {broker_id}", error_code) if error_code else None
+                return response, incomplete
             await asyncio.sleep(pause_s)
 
 
-def error_about(code: int, name: str) -> ApiError:
-    """Make the error of a code. Its text begins with ``name``, which the error is about."""
-    error = error_for(code)
-    return type(error)(f"{name}: {error}")
+def broker_error(broker_id: int, error: BaseException) -> BrokerError:
+    """Return the error of one broker: without one of Oncelog's errors it is unreachable."""
+    if isinstance(error, ApiError | ClientError):
+        return error
+    return BrokerUnreachableError(broker_id, "?", str(error) or "did not answer in time")
+
+
+def checked_states(states: Iterable[str], allowed: Collection[str]) -> list[str]:
+    """Return the states, each once.
+
+    :raises ConfigurationError: one is not among those that are allowed.
+    """
+    wanted = list(dict.fromkeys(states))
+    for state in wanted:
+        if state not in allowed:
+            raise ConfigurationError(f"state {state!r}: one of {', '.join(allowed)}")
+    return wanted
+
+
+def known(value: int) -> int | None:
+    """Return a number from the wire; None for a negative one, which means that it is not known."""
+    return None if value < 0 else value
 
 
 def txn_coordinators(admin: AdminCalls) -> Coordinators:

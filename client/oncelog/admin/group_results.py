@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from oncelog.admin.results import Found, raise_one_or_all
+from oncelog.admin.results import Found
 from oncelog.errors import ApiError, ClientError, ConfigurationError
 from oncelog_protocol.types import TopicPartition
 
@@ -61,14 +61,6 @@ class GroupListings(Found[GroupListing]):
 
     A broker that still loads its groups has an error there, and may have some in the list.
     """
-
-    def raise_for_errors(self) -> GroupListings:
-        """Raise an error if the list may lack groups, else return the list.
-
-        :raises ApiError, ClientError: the one broker's error; AdminError: of several.
-        """
-        raise_one_or_all(list(self.unanswered.values()))
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +162,7 @@ class MemberOutcome:
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """An offset reset names one place from which a group is to read all partitions.
-
-    The class methods make it.
-    """
+    """An offset reset names the place from which a group is to read all partitions."""
 
     where: Where
     number: int = 0
@@ -207,10 +196,7 @@ class OffsetReset:
 
     @classmethod
     def to_timestamp(cls, timestamp_ms: int) -> OffsetReset:
-        """Return the reset to the first record at or after a time, in ms since 1970.
-
-        Where there is no such record it means the end.
-        """
+        """Return the reset to the first record at or after a time, in ms since 1970, or the end."""
         if type(timestamp_ms) is not int or timestamp_ms < 0:
             raise ConfigurationError(f"timestamp_ms={timestamp_ms!r}: must be ms since 1970")
         return cls("timestamp", timestamp_ms)

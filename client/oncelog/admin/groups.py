@@ -12,11 +12,10 @@ Rules
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from oncelog.admin.calls import AdminCalls, error_about
+from oncelog.admin.calls import TIMEOUT_MS, AdminCalls, checked_states, known
 from oncelog.admin.group_results import (
     GROUP_STATES,
     CommittedOffset,
@@ -39,33 +38,24 @@ from oncelog.consumer.offsets import list_offsets
 from oncelog.core.coordinators import refused_at_top
 from oncelog.errors import (
     ApiError,
-    ClientError,
     ConfigurationError,
-    InvalidRequestError,
-    error_for,
-)
-from oncelog_protocol.consumer_protocol import (
-    PROTOCOL_TYPE,
-    decode_assignment,
-    decode_subscription,
-)
-from oncelog_protocol.errors import (
     GroupIdNotFoundError,
     IllegalGenerationError,
+    InvalidRequestError,
     NonEmptyGroupError,
     RebalanceInProgressError,
     UnknownMemberIdError,
+    error_about,
+    error_for,
 )
+from oncelog_protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from oncelog_protocol.messages import groups as wire
-from oncelog_protocol.messages.base import Request
 from oncelog_protocol.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     IsolationLevel,
     TopicPartition,
 )
-
-TIMEOUT_MS = 30_000
 
 OCCUPIED = (
     UnknownMemberIdError.code,
@@ -99,26 +89,16 @@ class GroupAdmin(AdminCalls):
 
         Brokers that did not answer, or still load some of their groups, are in ``unanswered``.
         """
-        wanted = list(dict.fromkeys(states))
-        for state in wanted:
-            if state not in GROUP_STATES:
-                raise ConfigurationError(f"state {state!r}: one of {', '.join(GROUP_STATES)}")
-        deadline = self._deadline(timeout_ms)
-        await self._router.refresh()
-        request = wire.ListGroupsRequest(wanted)
-        ids = sorted(self._router.cluster.brokers)
-        answers = await asyncio.gather(*(self._groups_of(i, request, deadline) for i in ids))
+        request = wire.ListGroupsRequest(checked_states(states, GROUP_STATES))
+        answers, unanswered = await self._listed(request, self._deadline(timeout_ms))
         listed: dict[str, GroupListing] = {}
-        unanswered: dict[int, ApiError | ClientError] = {}
-        for broker_id, (groups, error) in zip(ids, answers, strict=True):
-            if error is not None:
-                unanswered[broker_id] = error
-            for group in groups:
+        for broker_id, answer in answers:
+            for group in answer.groups:
                 self._coordinators.learn(group.group_id, broker_id)
                 listed[group.group_id] = GroupListing(
                     group.group_id, group.state, group.protocol_type, group.member_count, broker_id
                 )
-        return GroupListings([listed[name] for name in sorted(listed)], unanswered)
+        return GroupListings((listed[name] for name in sorted(listed)), unanswered)
 
     async def describe_groups(
         self,
@@ -139,7 +119,7 @@ class GroupAdmin(AdminCalls):
             self._deadline(timeout_ms),
         )
         return Results(
-            [_describe(name, found[name], self._coordinators.known(name)) for name in names]
+            _describe(name, found[name], self._coordinators.known(name)) for name in names
         )
 
     async def list_group_offsets(
@@ -167,15 +147,8 @@ class GroupAdmin(AdminCalls):
             for item in topic.partitions:
                 tp = TopicPartition(topic.topic, item.partition)
                 if item.error_code:
-                    raise error_about(item.error_code, str(tp))
-                known = item.offset != wire.NO_OFFSET
-                found[tp] = (
-                    CommittedOffset(
-                        item.offset, item.leader_epoch, item.metadata or "", item.commit_timestamp
-                    )
-                    if known
-                    else None
-                )
+                    raise error_about(tp, item.error_code)
+                found[tp] = None if item.offset == wire.NO_OFFSET else _committed(item)
         return found
 
     # ------------------------------------------------------------------------------ deleting
@@ -191,7 +164,7 @@ class GroupAdmin(AdminCalls):
         found = await self._coordinators.call_each(
             names, wire.DeleteGroupsRequest, self._deadline(timeout_ms)
         )
-        return Results([GroupOutcome(name, _item_error(name, found[name])) for name in names])
+        return Results(GroupOutcome(name, _item_error(name, found[name])) for name in names)
 
     async def delete_group_offsets(
         self,
@@ -207,9 +180,7 @@ class GroupAdmin(AdminCalls):
         :raises ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members of another protocol type).
         """
         request = wire.OffsetDeleteRequest(group, _by_topic(partitions))
-        response = await self._coordinators.call(
-            group, request, self._deadline(timeout_ms), refused_at_top
-        )
+        response = await self._coordinators.call(group, request, self._deadline(timeout_ms))
         return _offset_outcomes(response)
 
     async def remove_group_members(
@@ -227,10 +198,9 @@ class GroupAdmin(AdminCalls):
         """
         deadline = self._deadline(timeout_ms)
         if instance_ids is None:
-            members = await self._members(group, deadline)
             leaving = [
                 wire.LeavingMember(item.member_id, item.group_instance_id, reason)
-                for item in members
+                for item in (await self._described(group, deadline)).members
             ]
         else:
             named = dict.fromkeys(instance_ids)
@@ -238,17 +208,14 @@ class GroupAdmin(AdminCalls):
         if not leaving:
             return Results([])
         request = wire.LeaveGroupRequest(group, leaving)
-        response = await self._coordinators.call(group, request, deadline, refused_at_top)
+        response = await self._coordinators.call(group, request, deadline)
         return Results(
-            [
-                MemberOutcome(
-                    item.member_id,
-                    item.group_instance_id,
-                    error_about(item.error_code, name) if item.error_code else None,
-                )
-                for item in response.members
-                for name in [item.group_instance_id or item.member_id]
-            ]
+            MemberOutcome(
+                item.member_id,
+                item.group_instance_id,
+                _error_of(item.group_instance_id or item.member_id, item),
+            )
+            for item in response.members
         )
 
     # ------------------------------------------------------------------------------ setting
@@ -286,7 +253,7 @@ class GroupAdmin(AdminCalls):
         )
         response = await self._coordinators.call(group, request, deadline, _not_occupied)
         if response.error_code in OCCUPIED:
-            raise GroupHasMembersError(group, await self._members(group, deadline))
+            raise GroupHasMembersError(group, (await self._described(group, deadline)).members)
         return _offset_outcomes(response)
 
     async def plan_offset_reset(
@@ -311,17 +278,11 @@ class GroupAdmin(AdminCalls):
         deadline = self._deadline(timeout_ms)
         await self._refuse_members(group, deadline)
         committed = await self.list_group_offsets(group, timeout_ms=self._left_ms(deadline))
-        chosen: dict[TopicPartition, None] = {}
-        for topic in dict.fromkeys(topics or ()):
-            await self._router.topic(topic, deadline)
-            chosen.update(dict.fromkeys(self._router.cluster.topic_partitions(topic)))
-        chosen.update(dict.fromkeys(TopicPartition(*tp) for tp in partitions or ()))
+        chosen = await self._chosen(partitions, topics, deadline)
         if topics is None and partitions is None:
             chosen.update(dict.fromkeys(committed if isinstance(to, OffsetReset) else to))
         named = sorted(chosen)
-        current = {
-            tp: None if (known := committed.get(tp)) is None else known.offset for tp in named
-        }
+        current = {tp: None if (item := committed.get(tp)) is None else item.offset for tp in named}
         rows = await self._plan(named, current, to, deadline) if named else []
         return ResetPlan(group, tuple(rows))
 
@@ -346,20 +307,16 @@ class GroupAdmin(AdminCalls):
         starts = await self._offsets_at(partitions, EARLIEST_TIMESTAMP, deadline)
         ends = await self._offsets_at(partitions, LATEST_TIMESTAMP, deadline)
         held = {tp: (starts[tp], ends[tp]) for tp in partitions}
-        if not isinstance(to, OffsetReset):
-            wishes = {tp: to.get(tp) for tp in partitions}
-            return [
-                planned(
-                    tp, current[tp], wishes[tp], held[tp], _absent(wishes[tp], "no offset given")
-                )
-                for tp in partitions
-            ]
         at_time = {}
-        if to.where == "timestamp":
+        if isinstance(to, OffsetReset) and to.where == "timestamp":
             at_time = await self._offsets_at(partitions, to.number, deadline)
         rows = []
         for tp in partitions:
-            wish, note = _wish(to, current[tp], held[tp], at_time.get(tp, -1))
+            if isinstance(to, OffsetReset):
+                wish, note = _wish(to, current[tp], held[tp], at_time.get(tp, -1))
+            else:
+                wish = to.get(tp)
+                note = "no offset given" if wish is None else ""
             rows.append(planned(tp, current[tp], wish, held[tp], note))
         return rows
 
@@ -373,18 +330,11 @@ class GroupAdmin(AdminCalls):
 
     # ------------------------------------------------------------------------------ calls
 
-    async def _groups_of(
-        self, broker_id: int, request: Request, deadline: float
-    ) -> tuple[list[wire.ListedGroup], ApiError | ClientError | None]:
-        """Return the groups that one broker knows, and why they are incomplete or None."""
-        response, error = await self._listed_by(broker_id, request, deadline)
-        return [] if response is None else response.groups, error
-
-    async def _members(self, group: str, deadline: float) -> tuple[MemberDescription, ...]:
+    async def _described(self, group: str, deadline: float) -> GroupDescription:
         (found,) = await self.describe_groups(
             [group], include_offsets=False, timeout_ms=self._left_ms(deadline)
         )
-        return found.members
+        return found
 
     async def _refuse_members(self, group: str, deadline: float) -> None:
         """Return when the group has no members.
@@ -392,9 +342,7 @@ class GroupAdmin(AdminCalls):
         :raises GroupHasMembersError: it has some.
         :raises ApiError: the coordinator could not say.
         """
-        (found,) = await self.describe_groups(
-            [group], include_offsets=False, timeout_ms=self._left_ms(deadline)
-        )
+        found = await self._described(group, deadline)
         if found.error is not None and not isinstance(found.error, GroupIdNotFoundError):
             raise found.error
         if found.members or found.state not in ("", "Empty", "Dead"):
@@ -404,10 +352,7 @@ class GroupAdmin(AdminCalls):
 def _wish(
     to: OffsetReset, current: int | None, held: tuple[int, int], at_time: int
 ) -> tuple[int | None, str]:
-    """Return the offset that ``to`` means in one partition, and a note.
-
-    The offset is not fitted to what the log holds yet.
-    """
+    """Return the offset that ``to`` means, not yet fitted to what the log holds, and a note."""
     start, end = held
     match to.where:
         case "earliest":
@@ -425,10 +370,6 @@ def _wish(
             return (end, "no record that new, the end") if at_time < 0 else (at_time, "")
 
 
-def _absent(value: int | None, note: str) -> str:
-    return note if value is None else ""
-
-
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[wire.OffsetFetchTopic]:
     topics: dict[str, wire.OffsetFetchTopic] = {}
     for topic, partition in dict.fromkeys(partitions):
@@ -437,18 +378,12 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[wire.OffsetFetchTopi
 
 
 def _not_occupied(response: Any) -> ApiError | None:
-    """Return the error after which a coordinator is asked again, or None.
-
-    "The group has members" is an answer, also where its code is retriable.
-    """
+    """Return ``refused_at_top``, but for "the group has members": that is an answer."""
     return None if response.error_code in OCCUPIED else refused_at_top(response)
 
 
 def _unstable(response: Any) -> ApiError | None:
-    """Return the error after which a coordinator is asked again, or None.
-
-    An item whose offset an open transaction holds has such an error.
-    """
+    """Return ``refused_at_top``, or the error of an offset that an open transaction holds."""
     error = refused_at_top(response)
     if error is not None:
         return error
@@ -470,14 +405,16 @@ def _item_error(name: str, item: Any) -> ApiError | None:
     return error if repr(name) in message else type(error)(f"group {name!r}: {error}")
 
 
+def _error_of(what: object, item: Any) -> ApiError | None:
+    return error_about(what, item.error_code) if item.error_code else None
+
+
 def _offset_outcomes(response: Any) -> Results[OffsetOutcome]:
     return Results(
-        [
-            OffsetOutcome(tp, error_about(item.error_code, str(tp)) if item.error_code else None)
-            for topic in response.topics
-            for item in topic.partitions
-            for tp in [TopicPartition(topic.topic, item.partition)]
-        ]
+        OffsetOutcome(tp, _error_of(tp, item))
+        for topic in response.topics
+        for item in topic.partitions
+        for tp in [TopicPartition(topic.topic, item.partition)]
     )
 
 
@@ -522,13 +459,16 @@ def _member(member: wire.DescribedMember, protocol_type: str) -> MemberDescripti
     )
 
 
-def _offset(item: wire.DescribedOffset) -> GroupOffset:
-    def known(value: int) -> int | None:
-        return None if value == wire.NO_OFFSET else value
+def _committed(item: wire.OffsetFetchPartitionResponse | wire.DescribedOffset) -> CommittedOffset:
+    return CommittedOffset(
+        item.offset, item.leader_epoch, item.metadata or "", item.commit_timestamp
+    )
 
+
+def _offset(item: wire.DescribedOffset) -> GroupOffset:
     return GroupOffset(
         TopicPartition(item.topic, item.partition),
-        CommittedOffset(item.offset, item.leader_epoch, item.metadata, item.commit_timestamp),
+        _committed(item),
         known(item.log_start_offset),
         known(item.end_offset),
         known(item.lag),

@@ -18,9 +18,10 @@ from oncelog.errors import (
     DeadlineExceededError,
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
+    error_about,
+    error_for,
     is_retriable,
 )
-from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.types import NO_LEADER, TopicPartition
 
@@ -60,10 +61,7 @@ class LeaderQuestion(Generic[Outcome]):
         self._failed: dict[TopicPartition, BaseException] = {}
 
     def request(self, partitions: list[TopicPartition]) -> tuple[Request, float]:
-        """Return the request for the leader of these partitions, and when it is given up.
-
-        That moment is in the loop's time.
-        """
+        """Return the request for their leader, and when it is given up, in the loop's time."""
         raise NotImplementedError
 
     def outcome(self, tp: TopicPartition, error: ApiError | None, item: Any) -> Outcome:
@@ -139,8 +137,7 @@ class LeaderQuestion(Generic[Outcome]):
     def _take(self, tp: TopicPartition, item: Any) -> None:
         error = None
         if item.error_code:
-            refusal = error_for(item.error_code, getattr(item, "error_message", None) or "")
-            error = type(refusal)(f"{tp}: {refusal}")
+            error = error_about(tp, item.error_code, getattr(item, "error_message", None) or "")
             if error.retriable:
                 self._failed[tp] = error
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oncelog.admin.calls import known
 from oncelog.admin.partition_leaders import LeaderQuestion
 from oncelog.admin.transaction_results import PartitionProducers, ProducerDescription
 from oncelog.core.coordinators import attempt_deadline
@@ -82,9 +83,6 @@ class _ProducersQuestion(LeaderQuestion[PartitionProducers]):
 
 
 def _producer(item: wire.DescribedProducer) -> ProducerDescription:
-    def known(value: int) -> int | None:
-        return None if value < 0 else value
-
     return ProducerDescription(
         item.producer_id,
         item.producer_epoch,

@@ -24,10 +24,7 @@ ANSWER_S = 2.0
 async def delete_records(
     router: Router, offsets: Mapping[TopicPartition, int], deadline: float
 ) -> list[RecordDeletionOutcome]:
-    """Delete records, and return one outcome a partition in the order of asking.
-
-    ``deadline`` is in the loop's time.
-    """
+    """Delete records by ``deadline``, the loop's time; return outcomes in the order of asking."""
     return await _Deletion(router, offsets, deadline).ask()
 
 

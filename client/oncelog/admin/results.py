@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar, overload
+from typing import Generic, Protocol, Self, TypeVar, overload
 
 from oncelog.errors import ApiError, ClientError
 from oncelog_protocol.types import TopicPartition
@@ -78,8 +78,7 @@ class Results(Items[R]):
 
 
 class Found(Items[T]):
-    """The list has what was found; ``unanswered`` names brokers whose list is missing or
-    partial."""
+    """The list has what was found; ``unanswered`` has brokers whose list is missing or partial."""
 
     def __init__(
         self, items: Iterable[T], unanswered: Mapping[int, ApiError | ClientError] | None = None
@@ -89,6 +88,14 @@ class Found(Items[T]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self._items)!r}, {self.unanswered!r})"
+
+    def raise_for_errors(self) -> Self:
+        """Raise an error if the list may lack something, else return the list.
+
+        :raises ApiError, ClientError: the one broker's error; AdminError: of several.
+        """
+        raise_one_or_all(list(self.unanswered.values()))
+        return self
 
 
 def raise_one_or_all(errors: Sequence[ApiError | ClientError]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 from oncelog.admin.results import Found, raise_one_or_all
 from oncelog.errors import ApiError, ClientError
@@ -44,18 +44,7 @@ class TransactionListing:
 
 
 class TransactionListings(Found[TransactionListing]):
-    """The listings are sorted by transactional id.
-
-    A broker in ``unanswered`` may have some of them.
-    """
-
-    def raise_for_errors(self) -> TransactionListings:
-        """Raise an error if the list may lack transactions, else return the list.
-
-        :raises ApiError, ClientError: the one broker's error; AdminError: of several.
-        """
-        raise_one_or_all(list(self.unanswered.values()))
-        return self
+    """The listings are sorted by id; those of a broker in ``unanswered`` may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +148,7 @@ class HangingTransactions(Found[HangingTransaction]):
         self.undecided = tuple(undecided)
         self.errors = tuple(errors)
 
-    def raise_for_errors(self) -> HangingTransactions:
+    def raise_for_errors(self) -> Self:
         """Raise an error if the list may lack transactions, else return the list.
 
         :raises ApiError, ClientError: the one error; AdminError: of several.

@@ -15,10 +15,10 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from oncelog.admin.calls import AdminCalls, error_about
+from oncelog.admin.calls import TIMEOUT_MS, AdminCalls, BrokerError, checked_states, known
 from oncelog.admin.partition_leaders import leader_of
 from oncelog.admin.partition_producers import describe_producers
 from oncelog.admin.results import Results
@@ -36,25 +36,21 @@ from oncelog.admin.transaction_results import (
     TransactionListings,
     WriterDescription,
 )
-from oncelog.core.coordinators import as_api_error, attempt_deadline, refused_at_top
+from oncelog.core.coordinators import Refused, as_api_error, attempt_deadline, refused_at_top
 from oncelog.errors import (
     ApiError,
-    ClientError,
     ConfigurationError,
     DeadlineExceededError,
-)
-from oncelog_protocol.errors import (
     InvalidTxnStateError,
     TransactionalIdNotFoundError,
+    error_about,
     error_for,
 )
 from oncelog_protocol.messages import transaction_admin as wire
-from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.shared_transactions import EndSharedTxnRequest
 from oncelog_protocol.messages.transactions import InitPidRequest, TxnTopic
 from oncelog_protocol.types import TopicPartition
-
-TIMEOUT_MS = 30_000
 
 TRANSACTION_TIMEOUT_MS_MAX = 900_000
 """The longest that a transaction may last, unless the brokers' ``transaction_max_timeout_ms`` says
@@ -65,9 +61,6 @@ FENCING_TIMEOUT_MS = 60_000
 
 AT_ONCE = 32
 """Questions under way at one time."""
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class TransactionAdmin(AdminCalls):
@@ -89,32 +82,23 @@ class TransactionAdmin(AdminCalls):
         of a shared transaction), and ids whose transaction has been open for ``older_than_ms``.
         Brokers that did not answer, or still load some of them, are in ``unanswered``.
         """
-        wanted = list(dict.fromkeys(states))
-        for state in wanted:
-            if state not in TRANSACTION_STATES:
-                raise ConfigurationError(f"state {state!r}: one of {', '.join(TRANSACTION_STATES)}")
+        wanted = checked_states(states, TRANSACTION_STATES)
         if older_than_ms is not None and older_than_ms < 0:
             raise ConfigurationError(f"older_than_ms={older_than_ms}: must be from 0 on")
-        deadline = self._deadline(timeout_ms)
-        await self._router.refresh()
         request = wire.ListTransactionsRequest(
             wanted,
             list(dict.fromkeys(producer_ids)),
             -1 if older_than_ms is None else older_than_ms,
         )
-        ids = sorted(self._router.cluster.brokers)
-        answers = await asyncio.gather(*(self._transactions_of(i, request, deadline) for i in ids))
+        answers, unanswered = await self._listed(request, self._deadline(timeout_ms))
         listed: dict[str, TransactionListing] = {}
-        unanswered: dict[int, ApiError | ClientError] = {}
-        for broker_id, (found, error) in zip(ids, answers, strict=True):
-            if error is not None:
-                unanswered[broker_id] = error
-            for item in found:
+        for broker_id, answer in answers:
+            for item in answer.transactions:
                 self._txn_coordinators.learn(item.transactional_id, broker_id)
                 listed[item.transactional_id] = TransactionListing(
                     item.transactional_id,
                     item.state,
-                    None if item.shared else _known(item.producer_id),
+                    None if item.shared else known(item.producer_id),
                     item.shared,
                     broker_id,
                 )
@@ -128,18 +112,18 @@ class TransactionAdmin(AdminCalls):
         Errors of items: TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, or why
         the coordinator did not answer in time.
         """
-        deadline = self._deadline(timeout_ms)
-        names = list(dict.fromkeys(transactional_ids))
-
-        async def one(name: str) -> TransactionDescription:
-            request = wire.DescribeTransactionsRequest([name])
-            try:
-                response = await self._txn_coordinators.call(name, request, deadline, _refused)
-            except (ApiError, DeadlineExceededError) as error:
-                return TransactionDescription(name, as_api_error(name, error))
-            return _described(response.transactions[0], self._txn_coordinators.known(name))
-
-        return Results(await _each(one, names))
+        answers = await self._ask_each(
+            transactional_ids,
+            lambda name: wire.DescribeTransactionsRequest([name]),
+            self._deadline(timeout_ms),
+            _refused,
+        )
+        return Results(
+            TransactionDescription(name, answer)
+            if isinstance(answer, ApiError)
+            else _described(answer.transactions[0], self._txn_coordinators.known(name))
+            for name, answer in answers
+        )
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int = TIMEOUT_MS
@@ -170,7 +154,7 @@ class TransactionAdmin(AdminCalls):
         value below the brokers' maximum would report transactions that are only slow.
         """
         deadline = self._deadline(timeout_ms)
-        chosen = await self._chosen(partitions, topics, broker_id, deadline)
+        chosen = await self._looked_at(partitions, topics, broker_id, deadline)
         errors: list[ApiError] = []
         candidates: list[Candidate] = []
         latest_ms = self._clock.now_ms() - max_transaction_timeout_ms
@@ -205,19 +189,17 @@ class TransactionAdmin(AdminCalls):
         TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST, or why the coordinator did not
         answer in time.
         """
-        deadline = self._deadline(timeout_ms)
-
-        async def one(name: str) -> FencedProducer:
-            request = InitPidRequest(name, FENCING_TIMEOUT_MS)
-            try:
-                response = await self._txn_coordinators.call(
-                    name, request, deadline, refused_at_top
-                )
-            except (ApiError, DeadlineExceededError) as error:
-                return FencedProducer(name, as_api_error(name, error))
-            return FencedProducer(name, None, response.producer_id, response.producer_epoch)
-
-        return Results(await _each(one, list(dict.fromkeys(transactional_ids))))
+        answers = await self._ask_each(
+            transactional_ids,
+            lambda name: InitPidRequest(name, FENCING_TIMEOUT_MS),
+            self._deadline(timeout_ms),
+        )
+        return Results(
+            FencedProducer(name, answer)
+            if isinstance(answer, ApiError)
+            else FencedProducer(name, None, answer.producer_id, answer.producer_epoch)
+            for name, answer in answers
+        )
 
     async def abort_transaction(
         self,
@@ -270,6 +252,27 @@ class TransactionAdmin(AdminCalls):
 
     # ------------------------------------------------------------------------------ steps
 
+    async def _ask_each(
+        self,
+        transactional_ids: Iterable[str],
+        request_for: Callable[[str], Request],
+        deadline: float,
+        refused: Refused = refused_at_top,
+    ) -> list[tuple[str, Any]]:
+        """Return each id with its coordinator's answer, or an ApiError, in the order of asking."""
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def one(name: str) -> tuple[str, Any]:
+            async with slots:
+                try:
+                    return name, await self._txn_coordinators.call(
+                        name, request_for(name), deadline, refused
+                    )
+                except (ApiError, DeadlineExceededError) as error:
+                    return name, as_api_error(name, error)
+
+        return await asyncio.gather(*(one(name) for name in dict.fromkeys(transactional_ids)))
+
     async def _open_in(
         self,
         tp: TopicPartition,
@@ -310,7 +313,7 @@ class TransactionAdmin(AdminCalls):
         request = EndSharedTxnRequest(
             transactional_id, found.ordinal or 0, found.tag or 0, False, []
         )
-        await self._txn_coordinators.call(transactional_id, request, deadline, refused_at_top)
+        await self._txn_coordinators.call(transactional_id, request, deadline)
 
     async def _end_by_marker(self, aborted: TransactionAbort, deadline: float) -> None:
         tp = aborted.partition
@@ -323,13 +326,13 @@ class TransactionAdmin(AdminCalls):
                 leader_of(self._router, tp), request, attempt_deadline(deadline)
             )
             if response.error_code:
-                raise error_about(response.error_code, str(tp))
+                raise error_about(tp, response.error_code)
 
         await self._router.retry(attempt, deadline, "AbortTransaction")
 
     async def _look_up(
         self, candidates: Sequence[Candidate], deadline: float
-    ) -> Mapping[int, ApiError | ClientError]:
+    ) -> Mapping[int, BrokerError]:
         """Set ``known`` on each candidate that a coordinator knows.
 
         It returns the errors of brokers that could not say, if some candidate is not known.
@@ -369,61 +372,27 @@ class TransactionAdmin(AdminCalls):
         ]
         return still, [answer.error for answer in again if answer.error is not None]
 
-    async def _chosen(
+    async def _looked_at(
         self,
         partitions: Iterable[TopicPartition] | None,
         topics: Iterable[str] | None,
         broker_id: int | None,
         deadline: float,
     ) -> list[TopicPartition]:
-        chosen = dict.fromkeys(TopicPartition(*tp) for tp in partitions or ())
         if topics is None and partitions is None:
-            names = await self._all_topics(deadline)
-        else:
-            names = list(dict.fromkeys(topics or ()))
-        for name in names:
-            await self._router.topic(name, deadline)
-            chosen.update(dict.fromkeys(self._router.cluster.topic_partitions(name)))
+            # All of them, also internal ones, as committed offsets may hang as well.
+            response = await self._metadata(None, deadline)
+            topics = sorted(topic.topic for topic in response.topics)
+        chosen = await self._chosen(partitions, topics, deadline)
         if broker_id is not None:
             for topic in dict.fromkeys(tp.topic for tp in chosen):
                 await self._router.topic(topic, deadline)
             return [tp for tp in chosen if self._router.cluster.leader(tp) == broker_id]
         return list(chosen)
 
-    async def _all_topics(self, deadline: float) -> list[str]:
-        """Return all topics, also internal ones, as committed offsets may hang as well."""
-        response = await self._router.call_any(MetadataRequest(None), deadline)
-        if response.error_code:
-            raise error_for(response.error_code)
-        return sorted(topic.topic for topic in response.topics)
-
-    # ------------------------------------------------------------------------------ questions
-
-    async def _transactions_of(
-        self, broker_id: int, request: wire.ListTransactionsRequest, deadline: float
-    ) -> tuple[list[wire.ListedTransaction], ApiError | ClientError | None]:
-        """Return the transactional ids that one broker knows, and why they are incomplete or
-        None."""
-        response, error = await self._listed_by(broker_id, request, deadline)
-        return [] if response is None else response.transactions, error
-
-
-async def _each(ask: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
-    """Ask about each item, AT_ONCE at a time, and return the answers in order."""
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def one(item: T) -> R:
-        async with slots:
-            return await ask(item)
-
-    return list(await asyncio.gather(*(one(item) for item in items)))
-
 
 def _refused(response: Any) -> ApiError | None:
-    """Return the error after which a coordinator is asked again about its one id, or None.
-
-    An error that cannot heal stays in the item.
-    """
+    """Return the error after which a coordinator is asked again; what cannot heal stays."""
     if response.error_code:
         return refused_at_top(response)
     (item,) = response.transactions
@@ -434,7 +403,7 @@ def _refused(response: Any) -> ApiError | None:
 def _described(item: wire.DescribedTransaction, coordinator: int | None) -> TransactionDescription:
     name = item.transactional_id
     if item.error_code:
-        return TransactionDescription(name, error_about(item.error_code, name))
+        return TransactionDescription(name, error_about(name, item.error_code))
     partitions = dict.fromkeys(_partitions(item.topics))
     for writer in item.writers:
         partitions.update(dict.fromkeys(_partitions(writer.topics)))
@@ -443,15 +412,15 @@ def _described(item: wire.DescribedTransaction, coordinator: int | None) -> Tran
         None,
         item.state,
         coordinator,
-        None if item.shared else _known(item.producer_id),
-        None if item.shared else _known(item.producer_epoch),
-        _known(item.timeout_ms),
-        _known(item.start_ms),
+        None if item.shared else known(item.producer_id),
+        None if item.shared else known(item.producer_epoch),
+        known(item.timeout_ms),
+        known(item.start_ms),
         tuple(sorted(partitions)),
         item.shared,
-        _known(item.ordinal),
-        _known(item.tag),
-        _known(item.last_committed_tag),
+        known(item.ordinal),
+        known(item.tag),
+        known(item.last_committed_tag),
         tuple(
             WriterDescription(w.writer, w.producer_id, tuple(sorted(_partitions(w.topics))))
             for w in item.writers
@@ -461,7 +430,3 @@ def _described(item: wire.DescribedTransaction, coordinator: int | None) -> Tran
 
 def _partitions(topics: Iterable[TxnTopic]) -> list[TopicPartition]:
     return [TopicPartition(topic.topic, number) for topic in topics for number in topic.partitions]
-
-
-def _known(value: int) -> int | None:
-    return None if value < 0 else value
