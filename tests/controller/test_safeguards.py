@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from oncelog_controller import znodes
-from oncelog_controller.safeguards import SAFE
+from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.state import DataLoss
 from oncelog_protocol.errors import ERRORS, NO_ERROR
 from oncelog_protocol.messages import admin
 from oncelog_protocol.messages.replication import ControlledShutdownRequest, IsrMember
 from support.controller_driver import Driver
-from unsafe.controller import without
+from support.safeguards import decisions, left_out
+from unsafe.controller import UNSAFE, without
 
 
 def started(*broker_ids: int, **on: bool) -> Driver:
@@ -150,3 +151,7 @@ def test_a_controller_that_was_paused_elects_beside_its_successor(checked: bool)
     stored = zombie.state("t")
     assert (stored == heir.partition("t").state) is checked
     assert stored.controller_epoch == 1
+
+
+def test_every_rule_can_be_left_out() -> None:
+    assert left_out(UNSAFE.values()) == decisions(ControllerSafeguards)

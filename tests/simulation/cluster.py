@@ -85,8 +85,7 @@ class SimCluster:
         self._settings: dict[str, Any] = more.pop("settings", {})
         self._expire_hung_loops: bool = more.pop("expire_hung_loops", True)
         self.network = Network(loop, entropy.fork("network"))
-        self.network.latency_s = knobs.latency_s
-        self.network.jitter_s = knobs.jitter_s
+        self.network.latency_s, self.network.jitter_s = knobs.latency_s, knobs.jitter_s
         self.network.split = knobs.split
         self.ids = list(range(1, knobs.brokers + 1))
         self.brokers: dict[int, Broker] = {}

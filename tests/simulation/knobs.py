@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from oncelog.producer.safeguards import ProducerSafeguards
+from oncelog.producer.safeguards import SAFE, ProducerSafeguards
 from oncelog_runtime.entropy import Entropy
+from unsafe.producer import UNSAFE
 
 STRATEGIES = (
     "cooperative-sticky",
@@ -229,10 +230,8 @@ class Knobs:
 
     def producer_safeguards(self) -> ProducerSafeguards:
         """Return the rules of producers that are in force."""
-        return ProducerSafeguards(
-            reinit_after_indefinite=self.reinit_after_indefinite,
-            indefinite_stays_indefinite=self.indefinite_stays_indefinite,
-        )
+        off = [name for name in UNSAFE if not getattr(self, name)]
+        return UNSAFE[off[0]] if off else SAFE
 
     @property
     def transactional(self) -> bool:

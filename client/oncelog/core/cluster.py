@@ -77,8 +77,6 @@ class ClusterMetadata:
         self.topics: dict[str, TopicView] = {}
         self.errors: dict[str, ApiError] = {}
         self.version = 0
-        self.tells_topic_ids = True
-        """Tests turn it off, to see what becomes of positions that do not know their topic."""
 
     def identity(self, broker_id: int = NO_BROKER) -> Identity:
         """Return whom to look for: a broker, or any, of this cluster once it is known."""
@@ -134,7 +132,7 @@ class ClusterMetadata:
     def topic_id(self, topic: str) -> str:
         """Return the id of a topic; "" if it is not known."""
         view = self.topics.get(topic)
-        return view.topic_id if view is not None and self.tells_topic_ids else ""
+        return view.topic_id if view is not None else ""
 
     def _apply_topic(self, incoming: MetadataTopic) -> None:
         name = incoming.topic

@@ -119,9 +119,7 @@ class Outcomes:
 
     def failed(self, batch: Batch, error: BaseException) -> None:
         """Repeat a batch after a failed attempt, or give it up."""
-        batch.attempt_failed(
-            error, last_answer_counts=not self._safeguards.indefinite_stays_indefinite
-        )
+        self._safeguards.attempt_failed(batch, error)
         if batch.done:
             return
         if batch.identity is not NO_IDENTITY and isinstance(error, OUT_OF_ORDER):

@@ -307,16 +307,11 @@ class Batch:
         if self.operation is None:
             self.operation = history.invoke("send", *self.queue.tp, self.values, txn)
 
-    def attempt_failed(self, error: BaseException, *, last_answer_counts: bool = False) -> None:
-        """Keep what an attempt's end says of the batch.
-
-        :param last_answer_counts: forget that an earlier attempt may have been written.
-        """
+    def attempt_failed(self, error: BaseException) -> None:
+        """Keep what an attempt's end says of the batch."""
         self.last_error = error
         if not is_definite(error):
             self.maybe_written = True
-        elif last_answer_counts:
-            self.maybe_written = False
 
     def leave_in_flight(self) -> None:
         """Its answer does not matter any more: it may be written, and nobody need look."""

@@ -1,27 +1,31 @@
-"""A producer's rules can be switched off here, so that tests can prove that they are needed.
+"""The producer's rules without which records are lost, doubled or torn are methods here.
 
-Production code never changes one: the default is the only safe value. Each switch names the rule of
-which it deprives the producer; a test that turns it must see records lost, doubled or torn.
+Each is the safe decision, and the only one that the product has. Tests hand in others, to see that
+the loss is noticed: ``tests/unsafe`` has them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+
+from oncelog.producer.partition_queue import Batch
 
 
-@dataclass(frozen=True, slots=True)
 class ProducerSafeguards:
-    """Every field at its default is Oncelog as it is meant to run."""
+    """It decides for a producer."""
 
-    indefinite_stays_indefinite: bool = True
-    """A batch of which one attempt may have been written is never reported as certainly not
-    written, nor numbered anew, whatever its last attempt was answered [N22]. Off: the last
-    answer is all that counts."""
+    __slots__ = ()
 
-    reinit_after_indefinite: bool = True
-    """When nobody knows how a transaction ended, the next one begins only after the coordinator has
-    settled it and given a new epoch (KIP-360, KIP-890) [N26]. Off: the next one goes on
-    under the epoch of the last."""
+    def attempt_failed(self, batch: Batch, error: BaseException) -> None:
+        """Keep what an attempt's end says of a batch. A batch of which one attempt may have been
+        written is never reported as certainly not written, nor numbered anew, whatever its last
+        attempt was answered [N22]."""
+        batch.attempt_failed(error)
+
+    async def settle(self, init: Callable[[], Awaitable[None]]) -> None:
+        """Return when the next transaction may begin after one whose end nobody knows: when the
+        coordinator has settled it and given a new epoch (KIP-360, KIP-890) [N26]."""
+        await init()
 
 
 SAFE = ProducerSafeguards()

@@ -20,7 +20,8 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.types import Acks
 from support.replicas import Replicas
-from unsafe.replication import without
+from support.safeguards import decisions, left_out
+from unsafe.replication import UNSAFE, without
 
 pytestmark = pytest.mark.asyncio
 
@@ -393,3 +394,7 @@ async def test_a_late_order_changes_nothing() -> None:
 async def test_following_a_deposed_leader_is_caught_when_late_orders_are_applied() -> None:
     group = a_late_order(without("apply_newer_epochs_only"))
     assert group[3].partition.leader_id == 1
+
+
+async def test_every_rule_can_be_left_out() -> None:
+    assert left_out(kind() for kind in UNSAFE.values()) == decisions(Safeguards)

@@ -36,6 +36,7 @@ from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from support.histories import ListHistory
+from unsafe.producer import without
 
 TP = TopicPartition("t", 0)
 
@@ -241,7 +242,7 @@ async def test_out_of_time_without_an_id() -> None:
 @pytest.mark.asyncio
 async def test_one_attempt_that_may_have_been_written_is_enough(safe: bool) -> None:
     """[N22]: the last answer alone says too much."""
-    bench = Bench(safeguards=ProducerSafeguards(indefinite_stays_indefinite=safe))
+    bench = Bench(safeguards=SAFE if safe else without("indefinite_stays_indefinite"))
     (batch,) = bench.sent()
     bench.answer(batch, NotLeaderOrFollowerError)
     bench.queue.failed.clear()

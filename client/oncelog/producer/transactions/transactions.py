@@ -194,9 +194,10 @@ class Transactions:
 
     async def _settle(self) -> None:
         """Let the coordinator end what nobody knows the end of, and give a new epoch."""
-        if not self._safeguards.reinit_after_indefinite:
-            self._state.move(ProducerPhase.READY)
-            return
+        await self._safeguards.settle(self._init_anew)
+        self._state.move(ProducerPhase.READY)
+
+    async def _init_anew(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             identity = await self._calls.init(self.identity, loop.time() + self._init_within_s)
@@ -206,7 +207,6 @@ class Transactions:
             raise
         self._adopt(identity)
         self._must_init = False
-        self._state.move(ProducerPhase.READY)
 
     # ------------------------------------------------------------------------------ offsets
 

@@ -18,7 +18,6 @@ from oncelog.errors import (
     TransactionAbortableError,
     TransactionOutcomeUnknownError,
 )
-from oncelog.producer.safeguards import ProducerSafeguards
 from oncelog.producer.transactions.state import ProducerPhase
 from oncelog_protocol.errors import (
     ApiError,
@@ -49,6 +48,7 @@ from support.transactional import (
     txn,
 )
 from support.waiting import eventually
+from unsafe.producer import without
 
 # ---------------------------------------------------------------- what only aborts
 
@@ -410,7 +410,7 @@ async def test_without_the_settling_a_late_end_hits_the_next_transaction() -> No
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
         producer = make(cluster, delivery_timeout_ms=300)
-        producer._safeguards = ProducerSafeguards(reinit_after_indefinite=False)
+        producer._safeguards = without("reinit_after_indefinite")
         async with producer:
             await lose_the_end(cluster, producer, acts=False)
             epoch = transactions(producer).identity
