@@ -25,15 +25,24 @@
 A process whose name begins with p is a producer, with c a consumer, with t both at once, with s a
 static member of a group, with u a consumer that reads what is not committed.
 
-A :class:`Case` is a story and the whole verdict on it.
+A :class:`Case` is a story and the whole verdict on it. Files of ``checkers/stories`` have many::
+
+    bad [A16]: an acknowledged commit is repeated       good: it only looks like that anomaly
+    also [A17]                                        other anomalies of the verdict
+    rules idempotent=True, groups={'g': [('x', 0)]}   fields of Rules
+    holes {('x', 0): [1]}                             offsets that hold no record for readers
+        c1 poll x a@0
 """
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import get_args
+from pathlib import Path
+from typing import Any, get_args
 
 from oncelog.history import GroupOperation, MoveReason, OwnerChange
 from oncelog.history_events import EventType, MicroKind, Operation
@@ -43,7 +52,7 @@ from simulation.checkers.verdict import verdict
 from simulation.checkers.violation import REPORT_ONLY, Holes, Rules
 from simulation.history import History, HistoryEvent, MicroOp
 
-__all__ = ["Case", "assert_enough", "assert_found", "bad", "good", "story", "told_value"]
+__all__ = ["Case", "assert_enough", "assert_found", "read_cases", "story", "told_value"]
 
 ROLES = {"p": "producer", "c": "consumer", "t": "both", "s": "static", "u": "uncommitted"}
 OWNED: dict[str, OwnerChange] = {change: change for change in get_args(OwnerChange)}
@@ -179,29 +188,39 @@ class Case:
     holes: Holes | None = None
 
 
-def bad(
-    anomaly: str,
-    name: str,
-    text: str,
-    *others: str,
-    rules: Rules | None = None,
-    holes: Holes | None = None,
-) -> Case:
-    """Make a history in which ``anomaly`` is to be found (and ``others`` that it implies)."""
-    return Case(anomaly, name, text, tuple(sorted({anomaly, *others})), rules or Rules(), holes)
+def read_cases(path: Path) -> list[Case]:
+    """Return the cases of a file, in the form that the module's text shows."""
+    cases: list[Case] = []
+    for paragraph in path.read_text(encoding="utf-8").split("\n\n"):
+        head, *lines = paragraph.splitlines()
+        if head.startswith("#"):
+            continue
+        matched = re.fullmatch(r"(bad|good) \[(A\d+)\]: (.+)", head)
+        assert matched, f"{path.name}: {head}"
+        kind, anomaly, name = matched.groups()
+        told = "\n".join(line for line in lines if line.startswith(" "))
+        said = dict(line.split(" ", 1) for line in lines if not line.startswith(" "))
+        found = {*re.findall(r"A\d+", said.pop("also", "")), *([anomaly] if kind == "bad" else [])}
+        rules, holes = _literals(said.pop("rules", "")), said.pop("holes", None)
+        assert not said, f"{path.name}, {name}: {said}"
+        cases.append(
+            Case(
+                anomaly,
+                name,
+                told,
+                tuple(sorted(found)),
+                Rules(**rules),
+                None if holes is None else ast.literal_eval(holes),
+            )
+        )
+    return cases
 
 
-def good(
-    anomaly: str,
-    name: str,
-    text: str,
-    rules: Rules | None = None,
-    holes: Holes | None = None,
-    *,
-    found: tuple[str, ...] = (),
-) -> Case:
-    """Make a right history that looks like ``anomaly``; ``found`` is for the record."""
-    return Case(anomaly, name, text, found, rules or Rules(), holes)
+def _literals(text: str) -> dict[str, Any]:
+    """Read ``a=1, b=True`` as the arguments of a call."""
+    call = ast.parse(f"f({text})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    return {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
 
 
 def assert_found(case: Case) -> None:

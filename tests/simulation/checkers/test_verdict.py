@@ -80,3 +80,12 @@ def test_a_file_is_checked_from_the_command_line(
     said = capsys.readouterr().out
     assert ("no anomalies" in said) == (code == 0)
     assert main([str(path), "--acks-one"]) == 0
+
+
+def test_a_violation_names_offsets_and_operations() -> None:
+    found = verdict(
+        story("p1 send x a@0 b@1 c@2\nc9 poll x a@0 b@1 c@2\nc1 poll x a@0 c@2"), Rules()
+    )
+    assert [str(violation) for violation in found] == [
+        "A13 no_skip_within_a_poll x-0: poll 4 of c1/consumer went from 0 to 2, past 1 (ops 4)"
+    ]
