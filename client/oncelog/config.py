@@ -198,15 +198,9 @@ class ProducerOptions:
     buffer_memory: int = defaults.BUFFER_MEMORY
     """This many bytes of unacknowledged records are held here before sends wait for room."""
     enable_idempotence: bool | None = None
-    """True means that retries never make a duplicate, nor change the order.
-
-    None means True, unless another option speaks against it (KIP-679).
-    """
+    """No retry makes a duplicate or changes the order; None: if no option forbids it (KIP-679)."""
     transactional_id: str | None = None
-    """With an id the producer sends in transactions, and only so.
-
-    Of all producers with one id the last one counts.
-    """
+    """With an id the producer sends in transactions only; the last one with an id counts."""
     transaction_timeout_ms: int = defaults.TRANSACTION_TIMEOUT_MS
     """The coordinator aborts a transaction after this time; brokers allow 15 minutes at most."""
     max_in_flight_requests_per_connection: int = defaults.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION
@@ -284,16 +278,9 @@ class ConsumerOptions:
     max_partition_fetch_bytes: int = defaults.MAX_PARTITION_FETCH_BYTES
     check_crcs: bool = defaults.CHECK_CRCS
     corrupt_batches: CorruptBatchesOption = defaults.CORRUPT_BATCHES
-    """A corrupt batch is an error with "raise", and is left out with "skip".
-
-    The leader has looked at the batch again by then. Batches that were left out are counted in
-    ``metrics().batches_skipped_total``.
-    """
+    """A batch that is corrupt also when asked for again is an error, or is left out and counted."""
     isolation_level: IsolationOption = defaults.ISOLATION_LEVEL
-    """With "read_committed" transactions that are open or aborted are left out (KIP-98).
-
-    Kafka's default is "read_uncommitted".
-    """
+    """"read_committed" leaves out transactions that are open or aborted (KIP-98)."""
     max_poll_records: int = defaults.MAX_POLL_RECORDS
     """One ``getmany`` hands out this many records unless told otherwise."""
 
@@ -320,10 +307,7 @@ class GroupOptions:
 
     group_id: str | None = None
     group_instance_id: str | None = None
-    """A member with an id is static (KIP-345).
-
-    It may restart within the session without a rebalance.
-    """
+    """A member with an id is static: it may restart without a rebalance (KIP-345)."""
     enable_auto_commit: bool = defaults.ENABLE_AUTO_COMMIT
     auto_commit_interval_ms: int = defaults.AUTO_COMMIT_INTERVAL_MS
     session_timeout_ms: int = defaults.SESSION_TIMEOUT_MS

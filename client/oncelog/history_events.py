@@ -286,10 +286,7 @@ def line_of(event: HistoryEvent) -> str:
 
 
 def event_of(line: str) -> HistoryEvent:
-    """Parse an event's JSON line.
-
-    :raises ValueError: the line is not one of ours.
-    """
+    """Parse an event's JSON line; raise ValueError when it is none of ours."""
     try:
         fields = json.loads(line)
         fields["mops"] = tuple(_unpacked(mop) for mop in fields["mops"])

@@ -76,18 +76,12 @@ class LoopThread:
         return os.getpid() != self._process
 
     def check_process(self) -> None:
-        """Return in the process that has the thread.
-
-        :raises WrongLoopError: this is a forked process.
-        """
+        """Raise WrongLoopError in a forked process, which does not have the thread."""
         if self.forked:
             raise forked(self._process)
 
     def call(self, coro: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run ``coro`` on the loop; return its result or raise its exception.
-
-        :raises TimeoutError: it did not end within ``timeout_s`` seconds; it is cancelled.
-        """
+        """Return what ``coro`` does on the loop; after ``timeout_s`` cancel it: TimeoutError."""
         future = self.submit(coro)
         try:
             return future.result(timeout_s)

@@ -124,10 +124,7 @@ def broker_error(broker_id: int, error: BaseException) -> BrokerError:
 
 
 def checked_states(states: Iterable[str], allowed: Collection[str]) -> list[str]:
-    """Return the states, each once.
-
-    :raises ConfigurationError: one is not among those that are allowed.
-    """
+    """Return the states, each once; raise ConfigurationError for one that is not allowed."""
     wanted = list(dict.fromkeys(states))
     for state in wanted:
         if state not in allowed:

@@ -337,11 +337,7 @@ class GroupAdmin(AdminCalls):
         return found
 
     async def _refuse_members(self, group: str, deadline: float) -> None:
-        """Return when the group has no members.
-
-        :raises GroupHasMembersError: it has some.
-        :raises ApiError: the coordinator could not say.
-        """
+        """Raise GroupHasMembersError, or ApiError when the coordinator could not say."""
         found = await self._described(group, deadline)
         if found.error is not None and not isinstance(found.error, GroupIdNotFoundError):
             raise found.error

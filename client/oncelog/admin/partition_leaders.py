@@ -29,10 +29,7 @@ Outcome = TypeVar("Outcome")
 
 
 def leader_of(router: Router, tp: TopicPartition) -> int:
-    """Return the broker id of the partition's leader, as far as is known.
-
-    :raises LeaderNotAvailableError: it has none at the moment.
-    """
+    """Return the partition's leader; raise LeaderNotAvailableError while it has none."""
     leader = router.cluster.leader(tp)
     if leader == NO_LEADER:
         raise LeaderNotAvailableError(f"{tp} has no leader at the moment")

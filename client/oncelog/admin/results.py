@@ -70,8 +70,7 @@ class Results(Items[R]):
     def raise_for_errors(self) -> Results[R]:
         """Raise an error if any item failed, else return the results.
 
-        :raises ApiError: one item failed.
-        :raises AdminError: several items failed.
+        :raises ApiError: one item failed; AdminError: several did.
         """
         raise_one_or_all(self.errors)
         return self
@@ -252,10 +251,7 @@ class RecordDeletionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BrokerApiVersions:
-    """A broker speaks these APIs: by name, the first and the last version of each.
-
-    ``error`` is set when the broker did not answer.
-    """
+    """A broker speaks these APIs (by name, first and last version), or has an ``error``."""
 
     broker_id: int
     error: ApiError | ClientError | None = None

@@ -280,10 +280,7 @@ class TransactionAdmin(AdminCalls):
         start_offset: int | None,
         deadline: float,
     ) -> ProducerDescription:
-        """Return the producer whose open transaction is meant.
-
-        :raises InvalidTxnStateError: there is no such transaction.
-        """
+        """Return the producer whose open transaction is meant, or raise InvalidTxnStateError."""
         (answer,) = await self.describe_producers([tp], timeout_ms=self._left_ms(deadline))
         if answer.error is not None:
             raise answer.error

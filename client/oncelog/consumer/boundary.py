@@ -43,10 +43,7 @@ class Boundary:
         """The part of the consumer in the transaction that is open."""
 
     def begin_work(self, work: BoundaryWork) -> None:
-        """Note that a run begins.
-
-        :raises ClientError: one is under way.
-        """
+        """Note that a run begins; raise ClientError when one is under way."""
         if self.work is not None:
             raise ClientError("run() is under way already: a consumer has one at a time")
         self.work = work
@@ -60,10 +57,7 @@ class Boundary:
         self.in_transactions = True
 
     def check_free(self) -> None:
-        """Return when no transaction and no run has the consumer.
-
-        :raises ClientError: one of them has it.
-        """
+        """Raise ClientError when a transaction or a run has the consumer."""
         if self.transaction is not None or self.work is not None:
             raise ClientError("this consumer is in another transaction, or in run(), already")
 

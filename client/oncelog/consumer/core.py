@@ -147,10 +147,7 @@ class ConsumerCore:
         return self.fetcher
 
     def in_group(self) -> ConsumerGroup:
-        """Return the group of a consumer that is at work.
-
-        :raises ClientError: it has none.
-        """
+        """Return the group of a consumer that is at work; raise ClientError when it has none."""
         self.running()
         if self.group is None:
             raise ClientError("this consumer has no group: give it a group_id")

@@ -112,10 +112,7 @@ class Cursor:
         return taken
 
     def stop(self) -> int:
-        """Settle, end the iteration where it is, and return how many records go back.
-
-        They go to the front of the partition's chunks, to be decoded again when its turn comes.
-        """
+        """End the iteration, and return how many records go back to the partition's chunks."""
         left = len(list(self.iterator))  # one call that runs in C: nobody gets a record meanwhile
         self._settle(left)
         state = self.state

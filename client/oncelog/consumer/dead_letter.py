@@ -51,18 +51,12 @@ class DeadLetters:
         )
 
     async def start(self) -> None:
-        """Connect, and make sure that the topic exists before it is needed.
-
-        :raises UnknownTopicOrPartitionError: there is none, and brokers do not make it.
-        """
+        """Connect, and raise now, not when it is needed, if the topic cannot be had."""
         await self._producer.start()
         await self._producer.partitions_for(self.topic)
 
     async def send(self, record: Record, error: BaseException, attempts: int) -> None:
-        """Write a dead letter, and return when all in-sync replicas have it.
-
-        :raises ApiError, ClientError: they do not: the record must not count as done.
-        """
+        """Write a dead letter; return when all in-sync replicas have it, else raise."""
         await self._producer.send(
             self.topic,
             record.value,

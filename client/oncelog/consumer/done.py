@@ -27,10 +27,7 @@ class DoneOffsets:
 
     @property
     def position(self) -> int:
-        """Return the offset to commit; -1 when no record was begun.
-
-        It is the first offset that is not done, or the one behind all that were begun.
-        """
+        """Return the first offset that is not done, else the next one; -1 when none was begun."""
         return self._begun[0] if self._begun else self._next
 
     @property

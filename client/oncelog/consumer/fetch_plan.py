@@ -79,10 +79,7 @@ def plan_fetches(
     buffer_bytes: int,
     buffered: int,
 ) -> tuple[list[LeaderPlan], bool, float | None]:
-    """Return plans for leaders that are not ``busy``, whether metadata are needed, when to look.
-
-    The last is a time of the loop; None when there is no reason to look again.
-    """
+    """Return plans for idle leaders, whether metadata are needed, and when to look (or None)."""
     plans: dict[int, LeaderPlan] = {}
     full: dict[int, None] = {}
     needs_metadata = False

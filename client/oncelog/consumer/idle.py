@@ -26,10 +26,7 @@ NAMED_MAX = 5
 
 
 class Idling:
-    """One iteration decides here when it is over.
-
-    :raises ValueError: ``seconds`` is no number above zero.
-    """
+    """One iteration decides here when it is over: after ``seconds``, a number above zero."""
 
     def __init__(self, core: ConsumerCore, seconds: float) -> None:
         given: object = seconds

@@ -39,10 +39,7 @@ class Sieve:
         """Bytes that it holds."""
 
     def hides(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Return whether this batch is not to be handed out.
-
-        :raises CorruptBatchError: it is a control batch, and no marker that is known here.
-        """
+        """Return whether to hide this batch; raise CorruptBatchError for an unknown marker."""
         ahead = self._ahead
         while ahead and ahead[-1][0] <= header.last_offset:
             self._dropping.add(ahead.pop()[1])

@@ -40,10 +40,7 @@ def watch_markers(consumer: Consumer, callback: MarkerCallback) -> None:
 
 
 def read_marker(tp: TopicPartition, batch: Buffer) -> TransactionMarker:
-    """Parse the marker of a control batch.
-
-    :raises CorruptBatchError: it is no marker that is known here.
-    """
+    """Parse the marker of a control batch; raise CorruptBatchError for what is none."""
     marker = decode_marker(batch, verify=False)
     return TransactionMarker(
         tp.topic,

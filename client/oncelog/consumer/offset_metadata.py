@@ -55,10 +55,7 @@ def left_behind(who: GroupMetadata, error: ApiError) -> CommitFailedError:
 
 
 def checked_offsets(offsets: GivenOffsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets that an application wants to commit, with types.
-
-    :raises ValueError: an offset is not an integer from 0 on.
-    """
+    """Return the offsets to commit, with types; raise ValueError for one below 0."""
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, given in offsets.items():
         item = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)

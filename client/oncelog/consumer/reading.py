@@ -436,11 +436,7 @@ class RecordReader:
             self._in_hand.pop(tp, None)
 
     def positions(self, *, safe: bool) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return where each partition stands that has a position.
-
-        That is behind what was handed out, or (``safe``) behind what the application came back
-        from.
-        """
+        """Return where each partition stands: behind what was handed out, or (``safe``) is done."""
         self.settle()
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp, state in self._subscription.states.items():

@@ -118,10 +118,7 @@ class TopicPartitionState:
     # ------------------------------------------------------------------------------ position
 
     def seek(self, offset: int, epoch: int = NO_EPOCH, topic_id: str | None = None) -> None:
-        """Read from ``offset`` next; everything fetched is dropped.
-
-        :param topic_id: of the topic that the offset is of; default: as before.
-        """
+        """Read ``offset`` next, in the topic with this id if it is given; drop what was fetched."""
         self._drop()
         self.reset, self.offset, self.epoch = None, offset, epoch
         self.fetch_offset, self.fetch_epoch = offset, epoch
@@ -135,10 +132,7 @@ class TopicPartitionState:
         self.origin = (offset, epoch)
 
     def lose(self, reset: Reset | None, origin: tuple[int, int] | None = None) -> None:
-        """Forget the position, which is to be found anew.
-
-        :param origin: where reading begins if the group has nothing committed; default: as before.
-        """
+        """Forget the position; without a committed one reading begins at ``origin``."""
         self._drop()
         self.reset, self.offset, self.epoch = reset, None, NO_EPOCH
         self.topic_id = ""
@@ -329,10 +323,7 @@ class Subscription:
         self.assign([tp for tp in self.states if tp not in gone], None)
 
     def state(self, tp: TopicPartition) -> TopicPartitionState:
-        """Return the state of an assigned partition.
-
-        :raises ClientError: it is not assigned.
-        """
+        """Return the state of a partition; raise ClientError when it is not assigned."""
         state = self.states.get(tp)
         if state is None:
             raise ClientError(f"{TopicPartition(*tp)} is not assigned to this consumer")

@@ -18,10 +18,7 @@ from oncelog_runtime.tasks import Tasks
 
 
 class Closing:
-    """One client is closed through this object.
-
-    :param owner: what its task is called after.
-    """
+    """One client is closed through this object, by a task that is called after ``owner``."""
 
     def __init__(self, owner: str) -> None:
         self.waiting: list[asyncio.Task[Any] | None] = []
@@ -36,10 +33,7 @@ class Closing:
         self._noticed.append(callback)
 
     async def once(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do ``work``, or wait for the call that does it. When it is done already nothing happens.
-
-        :raises Exception: what ``work`` raised, to each of those who waited for it.
-        """
+        """Do ``work`` once; who comes later waits, and hears of its failure."""
         task = self._task
         if task is None:
             tasks = Tasks(self._owner)

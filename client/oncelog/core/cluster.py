@@ -87,10 +87,7 @@ class ClusterMetadata:
         self.cluster_id = NO_CLUSTER
 
     def check(self, response: MetadataResponse) -> None:
-        """Return when the answer comes from this cluster.
-
-        :raises RebootstrapRequiredError: it comes from another one.
-        """
+        """Raise RebootstrapRequiredError when the answer comes from another cluster."""
         fault = misfit(self.identity(), Identity(response.cluster_id))
         if fault:
             raise RebootstrapRequiredError(fault)

@@ -109,10 +109,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def hint(error: BaseException, *, is_known: bool) -> str:
-    """Return what to check when a broker could not be reached at its address.
-
-    :param is_known: the address is one of the bootstrap servers, or has served before.
-    """
+    """Return what to check when a broker could not be reached; ``is_known``: it has served."""
     remedy = "check advertised_host and advertised_port of the listener, or the way there"
     if isinstance(error, RebootstrapRequiredError):
         return f"the address that the broker advertises leads elsewhere: {remedy}"

@@ -28,11 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Connections:
-    """One client keeps its connections here between ``open`` and ``close``.
-
-    :param new_backoff: a series of pauses, by the name that it is given.
-    :param on_silence: called when the last connection to any broker is lost.
-    """
+    """One client keeps its connections here; ``on_silence`` hears that the last one is lost."""
 
     def __init__(
         self,

@@ -36,15 +36,9 @@ class ClientHealth:
     """
 
     silent_since_ms: int | None
-    """No broker has answered since this time, in ms since 1970 by the client's wall clock.
-
-    It is None while brokers answer.
-    """
+    """No broker has answered since then (ms since 1970, wall clock); None while brokers answer."""
     silent_s: float
-    """No broker has answered for this many seconds, by a clock that is never set.
-
-    It is 0.0 while they answer.
-    """
+    """No broker has answered for so long, by a clock that is never set; 0.0 while they answer."""
     reasons: tuple[tuple[str, str], ...]
     """Each address ("host:port") that was tried since has a reason why it did not serve, sorted."""
 

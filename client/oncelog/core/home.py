@@ -56,10 +56,7 @@ class Home:
         self._loop = None
 
     def check(self) -> None:
-        """Pass where the client lives.
-
-        :raises WrongLoopError: this is another loop, another thread, or a forked process.
-        """
+        """Raise WrongLoopError on another loop, in another thread, or in a forked process."""
         if self._loop is None:
             return
         here = running_loop()

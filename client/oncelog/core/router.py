@@ -345,10 +345,7 @@ class Router:
             listener()
 
     async def first(self, attempts: Sequence[Callable[[], Awaitable[T]]]) -> T | None:
-        """Return the result of the first attempt that succeeds; None when all failed.
-
-        The next attempt begins when the last has failed or been silent for HEDGE_S.
-        """
+        """Return the first result, or None; an attempt has HEDGE_S before the next one begins."""
         result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
         progress = asyncio.Event()
         tasks: list[asyncio.Task[None]] = []

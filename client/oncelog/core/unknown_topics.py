@@ -43,10 +43,7 @@ LENGTHS_APART_MAX = 3
 
 
 class UnknownTopics:
-    """A client remembers here which topics do not exist.
-
-    :param favoured: the brokers to ask, best first; :param call: asks one of them, by a deadline.
-    """
+    """A client remembers here which topics do not exist, and asks by ``call``, best first."""
 
     def __init__(
         self,
@@ -68,10 +65,7 @@ class UnknownTopics:
         self._looked_for = ""
 
     async def look_around(self, topic: str, deadline: float) -> None:
-        """Take into the cluster what the controller and some others know of ``topic``.
-
-        One asks for all who wait meanwhile. ``deadline`` is in the loop's time.
-        """
+        """Take in what others know of ``topic``; one asks for all who wait meanwhile."""
         loop = asyncio.get_running_loop()
         wanted_at = loop.time()
         async with self._one_at_a_time:

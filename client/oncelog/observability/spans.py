@@ -146,10 +146,7 @@ class Telemetry:
         start_time_ms: int | None = None,
         attributes: Attributes | None = None,
     ) -> Operation:
-        """Begin ``send``, ``receive`` or ``process``; the caller ends it.
-
-        :param parent: default: the current context.
-        """
+        """Begin ``send``, ``receive`` or ``process``, which the caller ends."""
         shared = {
             **self._common,
             "messaging.operation.name": name,

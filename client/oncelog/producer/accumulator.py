@@ -192,10 +192,7 @@ class Accumulator:
         timestamps: Sequence[int] | int,
         values: Sequence[bytes | None],
     ) -> Batch:
-        """Put a batch that is encoded already behind what is open; its room has been reserved.
-
-        ``values`` may be left empty: only a history wants them.
-        """
+        """Put an encoded batch, with room reserved, behind what is open."""
         if queue.open is not None:
             self.close_batch(queue.open)
         batch = Batch.of_columns(
@@ -233,11 +230,7 @@ class Accumulator:
         return queue.first_ready()
 
     def take(self, batch: Batch) -> None:
-        """Take the first ready batch of its queue.
-
-        The queue goes to the end of the line, so that a full request leaves out another one next
-        time.
-        """
+        """Take the first ready batch of its queue, which goes to the end of the line."""
         queue = batch.queue
         queue.take(batch)
         del self.sendable[queue]

@@ -26,10 +26,7 @@ KEYED_OVERHEAD_BYTES = RECORD_OVERHEAD_BYTES + 5
 
 
 def sizes_of(column: Sequence[bytes | None]) -> list[int]:
-    """Return the size of each item in bytes; 0 for None.
-
-    :raises TypeError: an item has no size.
-    """
+    """Return the size of each item in bytes, 0 for None; raise TypeError where there is none."""
     try:
         return list(map(len, column))  # type: ignore[arg-type]
     except TypeError:

@@ -192,10 +192,7 @@ class GroupMember(CommitIdentity):
         return GroupMetadata(self.group_id, *who, self.group_instance_id)
 
     def now(self, partitions: Sequence[TopicPartition]) -> GroupMetadata:
-        """Return the identity of a member that owns these partitions.
-
-        :raises CommitFailedError: it is no member at the moment, or does not own one of them.
-        """
+        """Return the identity of a member that has these partitions, or raise CommitFailedError."""
         if not self.state.is_member:
             raise CommitFailedError(
                 f"group {self.group_id!r}: this consumer is not a member of it at the moment"

@@ -92,10 +92,7 @@ class GroupTopics:
     # ------------------------------------------------------------------------------ the leader
 
     async def partition_counts(self, members: Mapping[str, ConsumerSubscription]) -> dict[str, int]:
-        """Return the partition count of each existing topic that any member reads, fresh enough.
-
-        From now on the counts are watched.
-        """
+        """Return the partition count of each topic that any member reads, and watch the counts."""
         topics = sorted({topic for member in members.values() for topic in member.topics})
         for topic in topics:
             if limits.is_legal_topic(topic):
@@ -123,10 +120,7 @@ class GroupTopics:
 
 
 def checked_topics(topics: Iterable[str]) -> tuple[str, ...]:
-    """Return the topics as a tuple without duplicates.
-
-    :raises InvalidTopicError: a name that no topic can have.
-    """
+    """Return the topics without duplicates; raise InvalidTopicError for what no topic is called."""
     if isinstance(topics, str):
         topics = [topics]
     names = tuple(dict.fromkeys(topics))
