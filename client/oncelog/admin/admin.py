@@ -18,7 +18,7 @@ from typing import Any
 from oncelog import defaults
 from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error
 from oncelog.admin.groups import GroupAdmin
-from oncelog.admin.record_deletion import delete_records
+from oncelog.admin.record_deletion import DeletionQuestion
 from oncelog.admin.results import (
     BrokerApiVersions,
     BrokerDescription,
@@ -277,7 +277,10 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def describe_api_versions(
         self, brokers: Iterable[int] | None = None, *, timeout_ms: int = TIMEOUT_MS
     ) -> list[BrokerApiVersions]:
-        """Return which APIs brokers (default: all) speak, or why one did not answer."""
+        """Return which APIs brokers (default: all) speak, and in which versions.
+
+        A broker that does not answer is one entry with its error.
+        """
         names = {key.value: key.name for key in ApiKey}
         return [
             BrokerApiVersions(
@@ -357,7 +360,9 @@ class Admin(GroupAdmin, TransactionAdmin):
         compacted), INVALID_TOPIC (internal), UNKNOWN_TOPIC_OR_PARTITION, NOT_ENOUGH_REPLICAS,
         REQUEST_TIMED_OUT. After an error that is not definite the records may yet be deleted.
         """
-        return Results(await delete_records(self._router, offsets, self._deadline(timeout_ms)))
+        return Results(
+            await DeletionQuestion(self._router, offsets, self._deadline(timeout_ms)).ask()
+        )
 
     # ------------------------------------------------------------------------------ calls
 

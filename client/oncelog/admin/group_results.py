@@ -8,20 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from oncelog.admin.results import Found
 from oncelog.errors import ApiError, ClientError, ConfigurationError
 from oncelog_protocol.types import TopicPartition
 
 GroupState = Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
-GROUP_STATES: tuple[GroupState, ...] = (
-    "Empty",
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Stable",
-    "Dead",
-)
+GROUP_STATES: tuple[GroupState, ...] = get_args(GroupState)
 
 Where = Literal["earliest", "latest", "current", "offset", "shift", "timestamp"]
 
@@ -57,10 +51,7 @@ class GroupListing:
 
 
 class GroupListings(Found[GroupListing]):
-    """The groups are sorted by name; ``unanswered`` names brokers whose list is not complete.
-
-    A broker that still loads its groups has an error there, and may have some in the list.
-    """
+    """The groups are sorted by name; those of a broker in ``unanswered`` may be missing."""
 
 
 @dataclass(frozen=True, slots=True)

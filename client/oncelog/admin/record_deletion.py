@@ -21,14 +21,9 @@ ANSWER_S = 2.0
 """How long its answer may take beyond that."""
 
 
-async def delete_records(
-    router: Router, offsets: Mapping[TopicPartition, int], deadline: float
-) -> list[RecordDeletionOutcome]:
-    """Delete records by ``deadline``, the loop's time; return outcomes in the order of asking."""
-    return await _Deletion(router, offsets, deadline).ask()
+class DeletionQuestion(LeaderQuestion[RecordDeletionOutcome]):
+    """Leaders delete the records below these offsets."""
 
-
-class _Deletion(LeaderQuestion[RecordDeletionOutcome]):
     name = "DeleteRecords"
 
     def __init__(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from oncelog.admin.results import Found, raise_one_or_all
 from oncelog.errors import ApiError, ClientError
@@ -17,24 +17,14 @@ from oncelog_protocol.types import TopicPartition
 TransactionState = Literal[
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"
 ]
-TRANSACTION_STATES: tuple[TransactionState, ...] = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-)
+TRANSACTION_STATES: tuple[TransactionState, ...] = get_args(TransactionState)
 OPEN_STATES: tuple[TransactionState, ...] = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """A coordinator still has something to do in these states."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A coordinator lists a transactional id with these fields.
-
-    ``producer_id`` is None for a shared transaction, whose writers have one each.
-    """
+    """A coordinator lists this id; a shared transaction has no ``producer_id`` of its own."""
 
     transactional_id: str
     state: str
@@ -112,10 +102,7 @@ class PartitionProducers:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A hanging transaction is open in a partition, and no coordinator will end it.
-
-    Readers at read_committed cannot get past its ``start_offset``.
-    """
+    """A hanging transaction holds up readers at read_committed, and no coordinator will end it."""
 
     partition: TopicPartition
     producer: ProducerDescription

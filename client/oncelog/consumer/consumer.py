@@ -505,11 +505,14 @@ class Consumer(Questions, ClusterClient):
         :raises CorruptRecordError: a batch does not hold (its CRC).
         :raises ConfigurationError: an option that makes no sense.
         """
-        checked = RunOptions(handler=handler, **options)
+        checked = self._run_options(handler, options)
         if checked.stop_on_signals:
             self.stop_on_signals()
         kind = Runner if checked.transactional_id is None else TransactionalRunner
         await kind(self._core, self.getmany, checked).run()
+
+    def _run_options(self, handler: Callable[[Any], object], options: dict[str, Any]) -> RunOptions:
+        return RunOptions(handler=handler, **options)
 
     def metrics(self) -> ConsumerMetrics:
         """Return a snapshot of the consumer's counters. It costs microseconds and asks nobody."""

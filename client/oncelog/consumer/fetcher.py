@@ -119,7 +119,7 @@ class Fetcher:
             self._tasks,
             now_ms,
             moved=self.expedite,
-            changed=self._have_looked,
+            changed=self.look_again,
         )
         router.on_metadata.append(self.wake)
 
@@ -144,6 +144,11 @@ class Fetcher:
         for future in waiting:
             if not future.done():
                 future.set_result(None)
+
+    def look_again(self) -> None:
+        """Let waiting calls look for records, positions or errors, and fetch what may be."""
+        self.notify()
+        self.wake()
 
     def expedite(self, state: TopicPartitionState) -> None:
         """Fetch this partition now, as the application wants it: end a long poll that delays it."""
@@ -219,10 +224,7 @@ class Fetcher:
                 self._fetch(plan, channel, now)
 
     def _forget_paused(self) -> bool:
-        """Drop what paused partitions hold in advance; it is fetched again after they are resumed.
-
-        Nobody may ever take it, and it must not keep the others from being fetched.
-        """
+        """Drop what paused partitions hold: nobody may ever take it, and others need the room."""
         idle = [s for s in self._subscription.states.values() if s.paused and s.chunks]
         for state in idle:
             state.drop_fetched()
@@ -246,15 +248,12 @@ class Fetcher:
             self._watch_timer = self._loop.call_later(WATCH_S, self._guarded, self._check_time)
 
     async def _connect(self, leader: int, poll: _Poll) -> None:
-        error: BrokerUnreachableError | None = None
         try:
             await self._router.connections.channel(leader, DATA)
-        except BrokerUnreachableError as caught:
-            error = caught
+        except BrokerUnreachableError as error:
+            self._trouble_all(poll, error)
         finally:
             self._polls.pop(leader, None)
-        if error is not None:
-            self._trouble_all(poll, error)
         self.wake()
 
     def _answered(self, leader: int, poll: _Poll, reply: Any, error: BaseException | None) -> None:
@@ -448,11 +447,6 @@ class Fetcher:
                     poll.channel.close("silent, and no longer the leader")
         if self._polls:
             self._watch_timer = self._loop.call_later(WATCH_S, self._guarded, self._check_time)
-
-    def _have_looked(self) -> None:
-        """Note that positions were found, or errors instead."""
-        self.notify()
-        self.wake()
 
     # ------------------------------------------------------------------------------ end
 

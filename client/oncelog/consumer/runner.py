@@ -489,9 +489,7 @@ class Runner:
         """Do nothing with what the handler returned; runs in transactions keep it."""
 
     async def _call(self, payload: object) -> object:
-        return await self._call_handler(self._handler, payload)
-
-    async def _call_handler(self, handler: Callable[[Any], Any], payload: object) -> object:
+        handler: Any = self._handler
         if self._threads is not None:
             result = await self._threads.call(handler, payload)
             if inspect.isawaitable(result):  # a plain function that returns a coroutine

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from itertools import chain
@@ -109,10 +109,7 @@ class _Letters(DeadLetters):
 
 
 class TransactionalRunner(Runner):
-    """Results and positions are written together by a run in transactions.
-
-    :raises ConfigurationError: the consumer has no group, or reads what may be aborted.
-    """
+    """Results and positions are written together by a run in transactions."""
 
     def __init__(self, core: ConsumerCore, poll: Poll, options: RunOptions) -> None:
         if core.boundary.transaction is not None:
@@ -126,6 +123,7 @@ class TransactionalRunner(Runner):
             )
         self._producer = self._make_producer(core, options)
         super().__init__(core, poll, options)
+        self._handler = _whole(options)
         self._outboxes: dict[PartitionWork, Outbox] = {}
         self._phase = _Phase.NONE
         self._usable = True
@@ -211,16 +209,6 @@ class TransactionalRunner(Runner):
             outbox = self._outboxes[job.work] = Outbox()
         outbox.add(job)
         super()._line_up(job)
-
-    async def _call(self, payload: object) -> object:
-        handler: Any = self._handler
-        if inspect.isasyncgenfunction(handler) or inspect.isasyncgenfunction(
-            getattr(handler, "__call__", None)  # noqa: B004 - an object's own
-        ):
-            handler = _gathered(handler)
-        elif self._threads is not None:
-            handler = _listed(handler)
-        return await self._call_handler(handler, payload)
 
     def _keep(self, job: HandlerJob, returned: object) -> None:
         self._keep_results(job, checked_results(returned))
@@ -348,10 +336,7 @@ class TransactionalRunner(Runner):
             return False
 
     async def _put_aside(self, job: HandlerJob, error: MessageTooLargeError) -> None:
-        """Put the record into the dead letters, in place of what its handler returned.
-
-        :raises MessageTooLargeError: there are none, or this was one.
-        """
+        """Put the record into the dead letters in place of its results; raise if that cannot be."""
         if self._phase is not _Phase.NONE:
             await self._abort()
         before, results = job.size, job.results or ()
@@ -526,23 +511,22 @@ class TransactionalRunner(Runner):
             core.read_on_from_committed(places)
 
 
-def _gathered(handler: Any) -> Any:
-    """Make a function that returns a list from an async generator."""
+def _whole(options: RunOptions) -> Callable[[Any], object]:
+    """Return the handler as a function that returns all which a generator would yield."""
+    handler: Any = options.handler
 
-    async def call(payload: object) -> list[object]:
+    async def gathered(payload: object) -> list[object]:
         return [item async for item in handler(payload)]
 
-    return call
-
-
-def _listed(handler: Any) -> Any:
-    """Make a function that runs a plain one to its end in the thread, also as a generator."""
-
-    def call(payload: object) -> object:
+    def listed(payload: object) -> object:  # to its end in the thread
         returned = handler(payload)
         return list(returned) if inspect.isgenerator(returned) else returned
 
-    return call
+    if inspect.isasyncgenfunction(handler) or inspect.isasyncgenfunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - an object's own
+    ):
+        return gathered
+    return handler if options.is_async else listed
 
 
 def _is_fatal(error: BaseException) -> bool:

@@ -56,10 +56,7 @@ Refused = Callable[[Any], ApiError | None]
 
 
 def refused_at_top(response: Any) -> ApiError | None:
-    """Return the error of a whole answer if another attempt may heal it, else None.
-
-    :raises ApiError: any other.
-    """
+    """Return the error of a whole answer if another attempt may heal it; raise any other."""
     if not response.error_code:
         return None
     error = error_for(response.error_code, getattr(response, "error_message", None) or "")
@@ -69,10 +66,7 @@ def refused_at_top(response: Any) -> ApiError | None:
 
 
 class Coordinators:
-    """The client remembers here the coordinators that it has found.
-
-    :param key_type: of groups, or of transactional ids; :param purpose: the connection to use.
-    """
+    """The client remembers coordinators of ``key_type``, and calls them over ``purpose``."""
 
     def __init__(
         self, router: Router, *, key_type: int = COORDINATOR_GROUP, purpose: str = CONTROL
@@ -93,19 +87,6 @@ class Coordinators:
     def forget(self, key: str) -> None:
         """Forget the coordinator of ``key``, which is another one by now, or is gone."""
         self._known.pop(key, None)
-
-    async def find(self, key: str, deadline: float) -> int:
-        """Return the coordinator's broker id, asked for if need be. ``deadline`` is in the loop's
-        time.
-
-        :raises DeadlineExceededError: the cluster named none in time.
-        :raises ApiError: INVALID_GROUP_ID, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED.
-        """
-
-        async def attempt() -> int:
-            return await self._find(key, deadline)
-
-        return await self._router.retry(attempt, deadline, "FindCoordinator")
 
     async def call(
         self, key: str, request: Request, deadline: float, refused: Refused = refused_at_top
@@ -212,10 +193,7 @@ class Coordinators:
             try:
                 by_broker.setdefault(await self._find(key, deadline), []).append(key)
             except Failure as error:
-                if is_retriable(error):
-                    failed[key] = error
-                else:
-                    found[key] = as_api_error(key, error)
+                _put(key, error, found, failed)
         return by_broker
 
     async def _ask_about(
@@ -237,10 +215,7 @@ class Coordinators:
         except Failure as error:
             for key in keys:
                 self.judge(key, error)
-                if is_retriable(error):
-                    failed[key] = error
-                else:
-                    found[key] = as_api_error(key, error)
+                _put(key, error, found, failed)
             return
         for item in response.groups:
             refusal = error_for(item.error_code, item.error_message or "")
@@ -252,6 +227,16 @@ class Coordinators:
         for key in keys:
             if key not in found and key not in failed:
                 failed[key] = CoordinatorNotAvailableError(f"broker {broker_id} left {key!r} out")
+
+
+def _put(
+    key: str, error: BaseException, found: dict[str, Any], failed: dict[str, BaseException]
+) -> None:
+    """Keep the error of a key: with the failed ones if another attempt may heal it."""
+    if is_retriable(error):
+        failed[key] = error
+    else:
+        found[key] = as_api_error(key, error)
 
 
 def attempt_deadline(deadline: float) -> float:

@@ -32,7 +32,7 @@ from collections.abc import (
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar, Unpack, overload
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
@@ -43,7 +43,7 @@ from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.consumer import Consumer
 from oncelog.consumer.outgoing import ProducerRecord
 from oncelog.consumer.record import Record, RecordHeaders
-from oncelog.consumer.run_options import RunSettings
+from oncelog.consumer.run_options import RunOptions
 from oncelog.observability.propagation import context_of, with_context
 from oncelog.observability.spans import Operation, Telemetry, links_of
 from oncelog.producer.partition_queue import Delivery, watch
@@ -54,7 +54,6 @@ from oncelog_protocol.types import TopicPartition
 
 __all__ = ["TracedConsumer", "TracedProducer", "observe"]
 
-D = TypeVar("D")
 T = TypeVar("T")
 
 
@@ -315,36 +314,15 @@ class TracedConsumer(Consumer):
 
     # ------------------------------------------------------------------------------ run
 
-    @overload
-    async def run(
-        self,
-        handler: Callable[[Record], object],
-        *,
-        decode: None = None,
-        **options: Unpack[RunSettings],
-    ) -> None: ...
-
-    @overload
-    async def run(
-        self,
-        handler: Callable[[D], object],
-        *,
-        decode: Callable[[Record], D],
-        **options: Unpack[RunSettings],
-    ) -> None: ...
-
-    async def run(self, handler: Callable[[Any], object], **options: Any) -> None:
-        """Run the handler, each attempt in a span; see :meth:`oncelog.Consumer.run`.
-
-        What the handler returns for the log carries the span's context.
-        """
+    def _run_options(self, handler: Callable[[Any], object], options: dict[str, Any]) -> RunOptions:
+        """Let each attempt have a span, whose context goes with what the handler returns."""
         self._leave_body()
         if callable(handler):
             decode = options.get("decode")
             if decode is None or (callable(decode) and not inspect.iscoroutinefunction(decode)):
                 options["decode"] = partial(_carried, decode)
                 handler = _traced_handler(handler, self._processing)
-        await super().run(handler, **options)
+        return super()._run_options(handler, options)
 
 
 class _Received(NamedTuple):

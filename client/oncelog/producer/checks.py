@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oncelog.errors import MessageTooLargeError
 from oncelog_protocol import limits
 
 BYTES_OR_NONE = frozenset({bytes, type(None)})
@@ -52,6 +53,13 @@ def check_headers(headers: Headers) -> None:
         if type(name) is not str or type(data) not in BYTES_OR_NONE:
             raise TypeError(HEADER_PAIRS)
         name.encode()  # a lone surrogate is a ValueError
+
+
+def too_large(size: int, max_request_size: int) -> MessageTooLargeError:
+    """Make the error for a record of ``size`` bytes that no request can hold."""
+    return MessageTooLargeError(
+        f"a record of {size} bytes is larger than max_request_size={max_request_size} allows"
+    )
 
 
 def _is_list(headers: object) -> bool:

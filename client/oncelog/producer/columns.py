@@ -16,14 +16,13 @@ from oncelog.config import ProducerOptions
 from oncelog.core.router import Router
 from oncelog.errors import (
     ClosedError,
-    MessageTooLargeError,
     NoTransactionError,
     OncelogError,
     PartialSendError,
 )
 from oncelog.history import UNRECORDED
 from oncelog.producer.accumulator import Accumulator
-from oncelog.producer.checks import Headers, check_columns
+from oncelog.producer.checks import Headers, check_columns, too_large
 from oncelog.producer.partition_queue import Batch
 from oncelog.producer.partitioner import STICKY, Partitioner, partition_rows
 from oncelog.producer.record_metadata import BatchMetadata, WrittenRange
@@ -158,10 +157,7 @@ class ColumnSender:
             piece = columns if stop - start == len(sizes) else columns.at(range(start, stop))
             encoded = self._encode(piece)
             if len(encoded) > self._options.max_request_size:
-                raise MessageTooLargeError(
-                    f"a record of {size} bytes is larger than max_request_size="
-                    f"{self._options.max_request_size} allows"
-                )
+                raise too_large(size, self._options.max_request_size)
             room = max(size, len(encoded))
             await self._accumulator.reserve(room, self._router.deadline())
             try:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
 
@@ -72,12 +73,9 @@ class Delivery:
 
     def result(self) -> RecordMetadata:
         """Return the metadata of a delivery that is done, or raise its error."""
-        batch = self._batch
-        if not batch.done:
-            raise RuntimeError("the delivery is not done: await it")
-        batch.observed = True
-        if batch.error is not None:
-            raise batch.error
+        error = self.exception()
+        if error is not None:
+            raise error
         return self._metadata()
 
     def exception(self) -> BaseException | None:
@@ -125,74 +123,42 @@ def watch(delivery: Delivery, callback: Callable[[RecordMetadata | BaseException
 _new_delivery = Delivery.__new__
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Batch:
     """Records of one partition travel in a batch, and are acknowledged together."""
 
-    __slots__ = (
-        "_callbacks",
-        "_waiters",
-        "attempts",
-        "base_offset",
-        "count",
-        "deadline",
-        "done",
-        "due",
-        "encoded",
-        "error",
-        "headers",
-        "identity",
-        "keys",
-        "last_error",
-        "linger_until",
-        "log_append_time_ms",
-        "loop",
-        "maybe_written",
-        "observed",
-        "operation",
-        "queue",
-        "renumbered",
-        "reserved",
-        "size",
-        "thread",
-        "timestamps",
-        "values",
-    )
-
-    def __init__(
-        self, queue: PartitionQueue, deadline: float, reserved: int, linger_until: float = 0.0
-    ) -> None:
-        self.queue = queue
-        self.deadline = deadline
-        self.reserved = reserved
-        self.loop = running_loop()
-        """Where it is sent, and may be waited for."""
-        self.thread = thread_id()
-        self.linger_until = linger_until
-        self.due = False
-        """Its linger is over: it goes out when it can, and grows until then."""
-        self.values: Sequence[bytes | None] = []
-        self.keys: Sequence[bytes | None] | None = None
-        self.timestamps: Sequence[int] | int = []
-        self.headers: Sequence[Headers | None] | None = None
-        self.size = 0
-        self.count = 0
-        """Set when the batch is closed."""
-        self.identity = NO_IDENTITY
-        self.encoded: bytearray | None = None
-        self.attempts = 0
-        self.maybe_written = False
-        self.renumbered = 0
-        """How often its sequence numbers were given anew."""
-        self.last_error: BaseException | None = None
-        self.done = False
-        self.error: BaseException | None = None
-        self.base_offset = -1
-        self.log_append_time_ms = -1
-        self.observed = False
-        """Whether somebody looks at the outcome; if not, flush and close must speak."""
-        self.operation: int | None = None
-        self._waiters: list[asyncio.Future[None]] | None = None
-        self._callbacks: list[tuple[Callable[[Delivery], object], Delivery]] | None = None
+    queue: PartitionQueue
+    deadline: float
+    reserved: int
+    linger_until: float = 0.0
+    loop: asyncio.AbstractEventLoop | None = field(default_factory=running_loop)
+    """It is sent on this loop, and may be waited for here."""
+    thread: int = field(default_factory=thread_id)
+    due: bool = False
+    """Its linger is over: it goes out when it can, and grows until then."""
+    values: Sequence[bytes | None] = field(default_factory=list)
+    keys: Sequence[bytes | None] | None = None
+    timestamps: Sequence[int] | int = field(default_factory=list)
+    headers: Sequence[Headers | None] | None = None
+    size: int = 0
+    count: int = 0
+    """Set when the batch is closed."""
+    identity: BatchIdentity = NO_IDENTITY
+    encoded: bytearray | None = None
+    attempts: int = 0
+    maybe_written: bool = False
+    renumbered: int = 0
+    """How often its sequence numbers were given anew."""
+    last_error: BaseException | None = None
+    done: bool = False
+    error: BaseException | None = None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    observed: bool = False
+    """Whether somebody looks at the outcome; if not, flush and close must speak."""
+    operation: int | None = None
+    _waiters: list[asyncio.Future[None]] | None = None
+    _callbacks: list[tuple[Callable[[Delivery], object], Delivery]] | None = None
 
     @property
     def in_flight(self) -> bool:
@@ -271,10 +237,7 @@ class Batch:
         return surplus
 
     def encode(self, codec: Codec, level: int | None, *, transactional: bool, sealed: bool) -> None:
-        """Turn the records into bytes, unless that was done.
-
-        :raises OncelogError: the batch is too large, or the codec failed.
-        """
+        """Turn the records into bytes, once; raise OncelogError when that fails."""
         if self.encoded is None:
             self.encoded = encode_batch(
                 self.values,
@@ -383,45 +346,29 @@ class Batch:
             loop.call_soon(callback, delivery)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionQueue:
     """The queue has the batches of one partition, in order."""
 
-    __slots__ = (
-        "backoff",
-        "failed",
-        "failed_view",
-        "in_flight",
-        "next_sequence",
-        "open",
-        "producer",
-        "ready",
-        "retry_at",
-        "sent_to",
-        "sent_view",
-        "tp",
-        "window",
-    )
-
-    def __init__(self, tp: TopicPartition, backoff: Backoff) -> None:
-        self.tp = tp
-        self.backoff = backoff
-        self.open: Batch | None = None
-        self.ready: deque[Batch] = deque()
-        self.in_flight: deque[Batch] = deque()
-        self.failed: list[Batch] = []
-        """Failed, to be tried again once everything behind them was answered: mutes the queue."""
-        self.producer = NO_PRODUCER
-        """Producer id and epoch under which this partition is written; see ``sequence``."""
-        self.next_sequence = 0
-        self.window = 1
-        """How many batches may be in flight now."""
-        self.retry_at = 0.0
-        self.sent_to = NO_BROKER
-        """The leader that has what is in flight."""
-        self.sent_view: tuple[int, int] | None = None
-        """The (leader, leader epoch) that was sent to last."""
-        self.failed_view: tuple[int, int] | None = None
-        """The (leader, leader epoch) that failed: another one is tried without waiting."""
+    tp: TopicPartition
+    backoff: Backoff
+    open: Batch | None = None
+    ready: deque[Batch] = field(default_factory=deque)
+    in_flight: deque[Batch] = field(default_factory=deque)
+    failed: list[Batch] = field(default_factory=list)
+    """Failed, to be tried again once everything behind them was answered: mutes the queue."""
+    producer: tuple[int, int] = NO_PRODUCER
+    """Producer id and epoch under which this partition is written; see ``sequence``."""
+    next_sequence: int = 0
+    window: int = 1
+    """How many batches may be in flight now."""
+    retry_at: float = 0.0
+    sent_to: int = NO_BROKER
+    """The leader that has what is in flight."""
+    sent_view: tuple[int, int] | None = None
+    """The (leader, leader epoch) that was sent to last."""
+    failed_view: tuple[int, int] | None = None
+    """The (leader, leader epoch) that failed: another one is tried without waiting."""
 
     @property
     def may_send(self) -> bool:
@@ -491,10 +438,7 @@ class PartitionQueue:
             self.window, self.sent_view = 1, (leader, leader_epoch)
 
     def number(self, batch: Batch, producer: tuple[int, int], *, follow: bool) -> None:
-        """Give a batch the next sequence number.
-
-        :param follow: a new epoch of the producer begins at 0 here too, at once.
-        """
+        """Give a batch the next number; with ``follow`` a new epoch begins at 0 at once."""
         if self.producer == NO_PRODUCER or (follow and self.producer != producer):
             self.producer, self.next_sequence = producer, 0
         batch.number(BatchIdentity(*self.producer, self.next_sequence))

@@ -16,8 +16,9 @@ import asyncio
 from typing import NamedTuple
 
 from oncelog.core.router import Router
-from oncelog.errors import ClosedError, MessageTooLargeError, NoTransactionError
+from oncelog.errors import ClosedError, NoTransactionError
 from oncelog.producer.accumulator import Accumulator
+from oncelog.producer.checks import too_large
 from oncelog.producer.partition_queue import Batch, PartitionQueue
 from oncelog.producer.partitioner import STICKY, Partitioner
 from oncelog.producer.sender import Sender
@@ -123,10 +124,7 @@ class Placing:
         size: int,
         serial: int,
     ) -> Batch:
-        """Return an open batch with room for ``size`` bytes, after waiting for metadata and memory.
-
-        :param serial: of the transaction that the record belongs to.
-        """
+        """Return an open batch with room, after waiting for it, in the transaction ``serial``."""
         deadline = self._router.deadline()
         while place is None:
             await self._router.topic_with(topic, partition, deadline)
@@ -154,7 +152,8 @@ class Placing:
 
         A full batch is closed first. A record that may go anywhere goes elsewhere then.
         """
-        self._check_size(size)
+        if size + BATCH_OVERHEAD_BYTES > self._max_request_size:
+            raise too_large(size, self._max_request_size)
         batch = place.queue.open
         if batch is not None and batch.size + size > self._batch_size:
             self._close_full(batch)
@@ -213,10 +212,3 @@ class Placing:
             self._session.check_open()
             if serial != self._session.serial:
                 raise NoTransactionError("the transaction ended before the record was taken")
-
-    def _check_size(self, size: int) -> None:
-        if size + BATCH_OVERHEAD_BYTES > self._max_request_size:
-            raise MessageTooLargeError(
-                f"a record of {size} bytes is larger than max_request_size="
-                f"{self._max_request_size} allows"
-            )

@@ -59,12 +59,11 @@ async def test_asked_once_and_remembered() -> None:
     async with AdminCluster(3) as cluster, found(cluster) as (_, coordinators):
         cluster.known_groups["g"] = KnownGroup(3)
         assert coordinators.known("g") is None
-        assert await coordinators.find("g", within(5)) == 3
-        assert await coordinators.find("g", within(5)) == 3
+        await coordinators.call("g", asking("g"), within(5))
         await coordinators.call("g", asking("g"), within(5))
         assert coordinators.known("g") == 3
         assert cluster.count(ApiKey.FIND_COORDINATOR) == 1
-        assert cluster.count(ApiKey.OFFSET_FETCH, 3) == 1
+        assert cluster.count(ApiKey.OFFSET_FETCH, 3) == 2
         coordinators.forget("g")
         coordinators.learn("g", 2)
         assert coordinators.known("g") == 2
@@ -73,7 +72,7 @@ async def test_asked_once_and_remembered() -> None:
 async def test_one_that_is_deposed_is_asked_for_again() -> None:
     async with AdminCluster(2) as cluster, found(cluster) as (_, coordinators):
         cluster.known_groups["g"] = KnownGroup(1)
-        await coordinators.find("g", within(5))
+        await coordinators.call("g", asking("g"), within(5))
         cluster.known_groups["g"].coordinator = 2
         answer = await coordinators.call("g", asking("g"), within(5))
         assert answer.error_code == 0
@@ -83,7 +82,7 @@ async def test_one_that_is_deposed_is_asked_for_again() -> None:
 async def test_one_that_dies_is_asked_for_again() -> None:
     async with AdminCluster(2) as cluster, found(cluster) as (_, coordinators):
         cluster.known_groups["g"] = KnownGroup(2)
-        await coordinators.find("g", within(5))
+        await coordinators.call("g", asking("g"), within(5))
         await cluster.brokers[2].stop()
         cluster.known_groups["g"].coordinator = 1
         await coordinators.call("g", asking("g"), within(5))
@@ -104,26 +103,27 @@ async def test_none_at_the_moment_is_waited_for_until_the_deadline() -> None:
     async with AdminCluster(1) as cluster, found(cluster) as (_, coordinators):
         cluster.known_groups["g"] = KnownGroup(-1)
         with pytest.raises(DeadlineExceededError, match="none now") as caught:
-            await coordinators.find("g", within(0.1))
+            await coordinators.call("g", asking("g"), within(0.1))
         assert caught.value.definite
         cluster.rule(
             ApiKey.FIND_COORDINATOR, Action.ERROR, error=CoordinatorNotAvailableError, times=3
         )
         cluster.known_groups["g"].coordinator = 1
-        assert await coordinators.find("g", within(5)) == 1
+        await coordinators.call("g", asking("g"), within(5))
+        assert coordinators.known("g") == 1
 
 
 async def test_one_that_the_metadata_does_not_hold_is_not_connected_to() -> None:
     async with AdminCluster(1) as cluster, found(cluster) as (_, coordinators):
         cluster.known_groups["g"] = KnownGroup(7)
         with pytest.raises(DeadlineExceededError, match="broker 7"):
-            await coordinators.find("g", within(0.1))
+            await coordinators.call("g", asking("g"), within(0.1))
 
 
 async def test_what_cannot_heal_is_raised() -> None:
     async with AdminCluster(1) as cluster, found(cluster) as (_, coordinators):
         with pytest.raises(InvalidGroupIdError):
-            await coordinators.find("", within(5))
+            await coordinators.call("", asking(""), within(5))
         cluster.rule(ApiKey.OFFSET_FETCH, Action.ERROR, error=GroupAuthorizationFailedError)
         with pytest.raises(GroupAuthorizationFailedError):
             await coordinators.call("g", asking("g"), within(5))
@@ -180,7 +180,7 @@ async def test_a_final_error_behind_a_lost_answer_is_not_definite() -> None:
 
 async def test_an_answer_that_only_the_coordinator_gives_loses_nothing() -> None:
     async with AdminCluster() as cluster, found(cluster) as (_, coordinators):
-        await coordinators.find("g", within(5))
+        await coordinators.call("g", asking("g"), within(5))
         for error, known in ((ConcurrentTransactionsError(), 1), (NotCoordinatorError(), None)):
             coordinators.judge("g", error)
             assert coordinators.known("g") == known

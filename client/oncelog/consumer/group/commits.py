@@ -70,10 +70,7 @@ class CommitIdentity:
         self.group_instance_id = group_instance_id
 
     def now(self, partitions: Sequence[TopicPartition]) -> GroupMetadata:
-        """Return the identity under which these partitions are committed.
-
-        :raises CommitFailedError: the consumer may not commit them.
-        """
+        """Return the identity of this commit; raise CommitFailedError when it may not be made."""
         return GroupMetadata(self.group_id)
 
     def asking(self) -> GroupMetadata:
@@ -81,10 +78,7 @@ class CommitIdentity:
         return GroupMetadata(self.group_id)
 
     def fenced(self, who: GroupMetadata, code: int) -> bool:
-        """Handle a coordinator that does not take ``who`` for a member.
-
-        Return whether it was only too late or too early, so that another attempt makes sense.
-        """
+        """Hear that ``who`` is refused as a member; return whether to try again all the same."""
         return False
 
 
@@ -199,11 +193,14 @@ class Commits:
             _raise_for(response)
             failed = _failed(response, left)
         except BaseException as error:
-            self._end(number, error)
+            note_failure(self._history, number, error)
             if isinstance(error, NOT_A_MEMBER):
                 self._fenced(who, error)
             raise
-        self._end(number, failed)
+        if failed is None:
+            self._history.ok(number, ())
+        else:
+            self._history.info(number, failed.error)  # of some partitions only
         for tp in list(left):
             if failed is None or tp not in failed.partitions:
                 self.known[tp] = left.pop(tp)
@@ -267,7 +264,7 @@ class Commits:
             _raise_for(response)
             answers, unstable = _answers(response)
         except BaseException as error:
-            self._end(number, error)
+            note_failure(self._history, number, error)
             if isinstance(error, NOT_A_MEMBER):
                 self._fenced(who, error)
             raise
@@ -279,7 +276,7 @@ class Commits:
         if unstable:
             listed = ", ".join(str(tp) for tp in unstable[:5])
             open_still = UnstableOffsetCommitError(f"offsets of {listed} are in a transaction")
-            self._end(number, open_still)
+            note_failure(self._history, number, open_still)
             raise open_still
         told = [None if (item := found[tp]) is None else item.offset for tp in asked]
         self._history.ok(number, told)
@@ -329,14 +326,6 @@ class Commits:
         return self._history.invoke_group(
             operation, who.group_id, who.member_id, who.generation_id, offsets
         )
-
-    def _end(self, number: int, outcome: BaseException | _Failed | None) -> None:
-        if outcome is None:
-            self._history.ok(number, ())
-        elif isinstance(outcome, _Failed):
-            self._history.info(number, outcome.error)  # of some partitions only
-        else:
-            note_failure(self._history, number, outcome)
 
 
 class _Failed:

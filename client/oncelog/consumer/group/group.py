@@ -41,10 +41,7 @@ CLOSE_S = 10.0
 
 
 class ConsumerGroup:
-    """A running consumer takes part in its group through this object.
-
-    :param fail: told when a background task dies: the application's next poll raises.
-    """
+    """A running consumer takes part in its group; ``fail`` hears of a background task that died."""
 
     def __init__(
         self,
@@ -76,7 +73,7 @@ class ConsumerGroup:
             boundary,
             auto_commit=options.enable_auto_commit,
             commit_within_s=options.max_poll_interval_ms / 2000,
-            wake=self._look,
+            wake=self._fetcher.look_again,
             history=router.history,
         )
         self._member: GroupMember | None = None
@@ -84,10 +81,6 @@ class ConsumerGroup:
         fetcher.positions.join_group(self._positions, self._begin)
         if options.enable_auto_commit:
             self._tasks.spawn("auto commit", self._auto_commit())
-
-    def _look(self) -> None:
-        self._fetcher.notify()
-        self._fetcher.wake()
 
     # ------------------------------------------------------------------------------ membership
 
@@ -122,7 +115,7 @@ class ConsumerGroup:
             self._reader,
             self._handing_over,
             Tasks(f"{self._router.options.client_id}/member", self._fail),
-            wake=self._look,
+            wake=self._fetcher.look_again,
         )
         self.commits.act_as(member)
         self._reader.call_at_poll(member.at_poll)
