@@ -276,7 +276,11 @@ class GroupAdmin(AdminCalls):
         :raises UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         deadline = self._deadline(timeout_ms)
-        await self._refuse_members(group, deadline)
+        found = await self._described(group, deadline)
+        if found.error is not None and not isinstance(found.error, GroupIdNotFoundError):
+            raise found.error
+        if found.members or found.state not in ("", "Empty", "Dead"):
+            raise GroupHasMembersError(group, found.members)
         committed = await self.list_group_offsets(group, timeout_ms=self._left_ms(deadline))
         chosen = await self._chosen(partitions, topics, deadline)
         if topics is None and partitions is None:
@@ -335,14 +339,6 @@ class GroupAdmin(AdminCalls):
             [group], include_offsets=False, timeout_ms=self._left_ms(deadline)
         )
         return found
-
-    async def _refuse_members(self, group: str, deadline: float) -> None:
-        """Raise GroupHasMembersError, or ApiError when the coordinator could not say."""
-        found = await self._described(group, deadline)
-        if found.error is not None and not isinstance(found.error, GroupIdNotFoundError):
-            raise found.error
-        if found.members or found.state not in ("", "Empty", "Dead"):
-            raise GroupHasMembersError(group, found.members)
 
 
 def _wish(

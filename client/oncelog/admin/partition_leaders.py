@@ -68,8 +68,14 @@ class LeaderQuestion(Generic[Outcome]):
     async def ask(self) -> list[Outcome]:
         """Ask all leaders, and return one outcome a partition in the order of asking."""
         await self._look_up()
-        if len(self._found) < len(self._partitions):
-            await self._ask_all()
+        try:
+            if len(self._found) < len(self._partitions):
+                await self._router.retry(self._attempt, self._deadline, self.name)
+        except DeadlineExceededError as error:
+            for tp in self._partitions:
+                if tp not in self._found:
+                    cause = self._failed.get(tp, error)
+                    self._found[tp] = self.outcome(tp, as_api_error(str(tp), cause), None)
         return [self._found[tp] for tp in self._partitions]
 
     async def _look_up(self) -> None:
@@ -90,15 +96,6 @@ class LeaderQuestion(Generic[Outcome]):
         except (ApiError, DeadlineExceededError) as error:
             return as_api_error(topic, error)
         return None
-
-    async def _ask_all(self) -> None:
-        try:
-            await self._router.retry(self._attempt, self._deadline, self.name)
-        except DeadlineExceededError as error:
-            for tp in self._partitions:
-                if tp not in self._found:
-                    cause = self._failed.get(tp, error)
-                    self._found[tp] = self.outcome(tp, as_api_error(str(tp), cause), None)
 
     async def _attempt(self) -> None:
         self._failed.clear()

@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -61,18 +62,16 @@ WATCH_S = 0.5
 """How often unanswered fetches are looked at."""
 
 
+@dataclass(slots=True, eq=False)
 class _Poll:
     """A poll is one fetch under way, or a connection that is being opened for one."""
 
-    __slots__ = ("asked", "channel", "cut_short", "due_at", "wait_ms")
-
-    def __init__(self, asked: list[RequestedPartition], wait_ms: int, due_at: float) -> None:
-        self.asked = asked
-        self.wait_ms = wait_ms
-        self.due_at = due_at
-        """When the broker should have answered, in the loop's time."""
-        self.channel: RequestChannel | None = None
-        self.cut_short = False
+    asked: list[RequestedPartition]
+    wait_ms: int
+    due_at: float
+    """When the broker should have answered, in the loop's time."""
+    channel: RequestChannel | None = None
+    cut_short: bool = False
 
 
 class Fetcher:
@@ -240,8 +239,7 @@ class Fetcher:
             partition_bytes=options.max_partition_fetch_bytes,
             isolation_level=int(options.isolation_code),
         )
-        poll = _Poll(asked, plan.wait_ms, now + plan.wait_ms / 1000)
-        poll.channel = channel
+        poll = _Poll(asked, plan.wait_ms, now + plan.wait_ms / 1000, channel)
         channel.send(request, callback=partial(self._answered, plan.leader, poll))
         self._polls[plan.leader] = poll
         if self._watch_timer is None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
@@ -72,22 +73,20 @@ class PartitionWork:
         self.given_up = True
 
 
+@dataclass(slots=True, eq=False)
 class HandlerJob:
     """A job is one record on its way through the handler."""
 
-    __slots__ = ("abandoned", "attempts", "payload", "record", "results", "size", "work")
-
-    def __init__(self, record: Record, work: PartitionWork, size: int) -> None:
-        self.record = record
-        self.work = work
-        self.size = size
-        self.attempts = 0
-        self.payload: object = UNDECODED
-        """What the handler is given."""
-        self.abandoned = False
-        """Its worker was cancelled, for the partition goes and cannot wait any longer."""
-        self.results: Sequence[ProducerRecord] | None = None
-        """What is to be written for it, once it is handled; of interest in transactions."""
+    record: Record
+    work: PartitionWork
+    size: int
+    attempts: int = 0
+    payload: object = UNDECODED
+    """The handler is given this."""
+    abandoned: bool = False
+    """Its worker was cancelled, for the partition goes and cannot wait any longer."""
+    results: Sequence[ProducerRecord] | None = None
+    """A run in transactions writes these for it, once it is handled."""
 
     def decoded(self, payload: object) -> None:
         """Keep what the handler is to be given."""
@@ -121,15 +120,13 @@ class LaneState(Enum):
     OVER = "over"
 
 
+@dataclass(slots=True, eq=False)
 class HandlerLane:
     """The jobs of one lane must not overtake each other."""
 
-    __slots__ = ("jobs", "key", "state")
-
-    def __init__(self, key: Hashable) -> None:
-        self.key = key
-        self.jobs: deque[HandlerJob] = deque()
-        self.state = LaneState.READY
+    key: Hashable
+    jobs: deque[HandlerJob] = field(default_factory=deque)
+    state: LaneState = LaneState.READY
 
 
 class Lanes:

@@ -295,7 +295,10 @@ class RecordReader:
         deferred, self._deferred = self._deferred, None
         if deferred is not None:
             raise deferred
-        while (state := self._next_state(only)) is not None:
+        while True:
+            state = self._subscription.next_with_data() if only is None else only
+            if state is None or not state.has_data:
+                return None
             assert state.offset is not None or state.error is not None
             if state.error is not None and not state.chunks:
                 raise state.take_error()
@@ -323,7 +326,6 @@ class RecordReader:
                 except CorruptBatchError:
                     pass  # what lies before it is handed out first
             return state, columns, data, first, end
-        return None
 
     def _doubt(self, state: TopicPartitionState, error: CorruptBatchError) -> None:
         """Ask the leader once to look at the next batch, which is corrupt.
@@ -352,11 +354,6 @@ class RecordReader:
             "%s: offset %d does not hold: %s; asking again", state.tp, state.offset, error
         )
         self._running().wake()
-
-    def _next_state(self, only: TopicPartitionState | None) -> TopicPartitionState | None:
-        if only is None:
-            return self._subscription.next_with_data()
-        return only if only.has_data else None
 
     def _step_over(self, state: TopicPartitionState) -> tuple[int, int] | None:
         """Take what comes next and is not handed out; return (offset, leader epoch) behind it.

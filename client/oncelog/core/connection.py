@@ -7,6 +7,7 @@ all later ones wait behind it. A call that its caller cancels leaves the connect
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 from oncelog.config import Address
@@ -23,19 +24,17 @@ DATA = "data"
 """Produce and fetch."""
 
 
+@dataclass(slots=True, eq=False)
 class ConnectionSlot:
     """A slot has the connection of one purpose to one broker, and its state."""
 
-    __slots__ = ("address", "backoff", "broker_id", "channel", "connecting", "error", "retry_at")
-
-    def __init__(self, broker_id: int, address: Address, backoff: Backoff) -> None:
-        self.broker_id = broker_id
-        self.address = address
-        self.backoff = backoff
-        self.channel: RequestChannel | None = None
-        self.connecting: asyncio.Task[None] | None = None
-        self.error: BrokerUnreachableError | None = None
-        self.retry_at = 0.0
+    broker_id: int
+    address: Address
+    backoff: Backoff
+    channel: RequestChannel | None = None
+    connecting: asyncio.Task[None] | None = None
+    error: BrokerUnreachableError | None = None
+    retry_at: float = 0.0
 
     @property
     def open_channel(self) -> RequestChannel | None:
