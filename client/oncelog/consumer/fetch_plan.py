@@ -123,10 +123,7 @@ def make_request(
     for state in plan.partitions:
         topic, number = state.tp
         leader_epoch = cluster.leader_epoch(state.tp)
-        key = topic, state.topic_id
-        entry = topics.get(key)
-        if entry is None:
-            entry = topics[key] = FetchTopic(topic, [], state.topic_id)
+        entry = topics.setdefault((topic, state.topic_id), FetchTopic(topic, [], state.topic_id))
         entry.partitions.append(
             FetchPartition(
                 number,

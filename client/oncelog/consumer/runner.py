@@ -72,7 +72,7 @@ class Runner:
         self._is_async = options.is_async
         self._retry = options.attempts
         self._entropy = core.entropy.fork("run")
-        self._tasks = Tasks("consumer-run", on_failure=self._task_failed)
+        self._tasks = Tasks("consumer-run", on_failure=lambda _, error: self._end(error))
         self._lanes = Lanes(options.order)
         self._works: dict[TopicPartition, PartitionWork] = {}
         self._share = Share(
@@ -157,9 +157,6 @@ class Runner:
         self._failure = error
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
-
-    def _task_failed(self, name: str, error: BaseException) -> None:
-        self._end(error)
 
     async def _stop(self, poller: asyncio.Task[None], *, drain: bool) -> None:
         """Wait until handlers under way end (``drain``), or cancel them at once."""

@@ -141,9 +141,8 @@ class TransactionalRunner(Runner):
 
     @staticmethod
     def _make_producer(core: ConsumerCore, options: RunOptions) -> Producer:
-        connection = core.router.options
         return Producer(
-            **asdict(connection),
+            **asdict(core.router.options),
             transactional_id=options.transactional_id,
             transaction_timeout_ms=options.transaction_timeout_ms,
             linger_ms=0,

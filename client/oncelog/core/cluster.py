@@ -168,13 +168,11 @@ class ClusterMetadata:
 
     def leader(self, tp: TopicPartition) -> int:
         """Return the leader's broker id, or -1."""
-        view = self.partition(tp)
-        return NO_LEADER if view is None else view.leader
+        return (self.partition(tp) or NOBODY).leader
 
     def leader_epoch(self, tp: TopicPartition) -> int:
         """Return the leader epoch, or -1."""
-        view = self.partition(tp)
-        return NO_EPOCH if view is None else view.leader_epoch
+        return (self.partition(tp) or NOBODY).leader_epoch
 
     def available(self, topic: str) -> list[int]:
         """Return the partitions that have a leader."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
@@ -116,17 +117,15 @@ class Telemetry:
         """Use these providers; by default use the program's."""
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
-        self._operation = meter.create_histogram(
-            "messaging.client.operation.duration",
-            unit="s",
-            description="Duration of a call of the client.",
-            explicit_bucket_boundaries_advisory=BOUNDS_S,
+        histogram = partial(
+            meter.create_histogram, unit="s", explicit_bucket_boundaries_advisory=BOUNDS_S
         )
-        self._process = meter.create_histogram(
+        self._operation = histogram(
+            "messaging.client.operation.duration", description="Duration of a call of the client."
+        )
+        self._process = histogram(
             "messaging.process.duration",
-            unit="s",
             description="Duration of the application's work on records.",
-            explicit_bucket_boundaries_advisory=BOUNDS_S,
         )
         self._common: dict[str, str | int] = {
             "messaging.system": "oncelog",
