@@ -24,9 +24,14 @@ settings.register_profile(
 settings.register_profile(
     "long", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
 )
-# `make quick`: enough to see a mistake in what one has just written.
-settings.register_profile("quick", settings.get_profile("steady"), max_examples=15)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+# `make quick`: enough to see a mistake in what one has just written. A test that wants more or
+# fewer examples than others says how many times as many, so that it draws fewer here as well.
+settings.register_profile("quick", settings.get_profile("steady"), max_examples=10)
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "steady")
+settings.load_profile(PROFILE)
+
+QUICK_OF_A_RANGE = 3
+"""How many tests of a range, such as of seeds, `make quick` runs."""
 
 
 # A shell gives its background jobs an ignored SIGINT, which every child would inherit: tests that
@@ -41,12 +46,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is marked nightly is left out, unless it was asked for."""
-    if config.getoption("--nightly"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("nightly")]
+    """Leave out what is marked nightly, unless it was asked for, and most of a range when quick."""
+    left_out = [item for item in items if _is_left_out(config, item)]
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    items[:] = [item for item in items if not _is_left_out(config, item)]
+
+
+def _is_left_out(config: pytest.Config, item: Any) -> bool:
+    if item.get_closest_marker("nightly") and not config.getoption("--nightly"):
+        return True
+    return PROFILE == "quick" and any(
+        item.callspec.params[mark.args[0]] in mark.args[1][QUICK_OF_A_RANGE:]
+        for mark in item.iter_markers("parametrize")
+        if isinstance(mark.args[1], range)
+    )
 
 
 @pytest.hookimpl(optionalhook=True)

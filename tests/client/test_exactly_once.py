@@ -96,6 +96,7 @@ async def read_all(bootstrap: str, count: int) -> list[int]:
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_copiers_come_and_go_and_a_broker_dies(tmp_path: Path) -> None:
     async with Cluster(tmp_path, brokers=3, **SETTINGS) as cluster:
         for topic in ("in", "out"):

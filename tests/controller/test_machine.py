@@ -237,6 +237,7 @@ def test_a_dead_brokers_share_spreads_over_the_others() -> None:
 # ---------------------------------------------------------------- many partitions
 
 
+@pytest.mark.slow
 def test_two_thousand_partitions_fail_over_in_batches() -> None:
     driver = Driver.started(1, 2, 3)
     response = driver.ask(admin.CreateTopicsRequest([admin.CreatableTopic("t", 2000, 3)], 1000))

@@ -58,6 +58,7 @@ def test_a_large_cluster_is_loaded_in_steps() -> None:
     assert machine.cluster.partition("t", 3 * STEP_PARTITIONS - 1) is not None
 
 
+@pytest.mark.slow
 def test_a_suspicion_that_concerns_many_partitions_goes_in_steps() -> None:
     driver = large(3, 3 * STEP_PARTITIONS)
     led = [n for n in range(3 * STEP_PARTITIONS) if driver.state("t", n).leader == 2]

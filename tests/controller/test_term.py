@@ -208,6 +208,7 @@ async def test_a_broker_that_was_told_nonsense_does_not_end_the_term() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_a_broker_that_knows_a_newer_controller_is_believed_of_a_silent_store() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await eventually(lambda: broker.orders)

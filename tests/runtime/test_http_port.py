@@ -158,6 +158,7 @@ async def test_a_sender_without_end_does_not_fill_the_memory() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_it_closes_in_time_whatever_peers_do() -> None:
     """One is silent, one is half way, one does not take its answer, one waits for ever."""
 

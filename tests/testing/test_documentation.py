@@ -9,12 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.house import ROOT
 
 PAGE = ROOT / "docs" / "testing.md"
 FILE = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_they_pass_in_a_project_of_their_own(tmp_path: Path) -> None:
     files = FILE.findall(PAGE.read_text())
     for name, text in files:

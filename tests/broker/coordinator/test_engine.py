@@ -356,6 +356,7 @@ async def test_a_read_right_after_loading_waits_for_what_was_loaded() -> None:
         assert world.told() == [("1", 0)]
 
 
+@pytest.mark.slow
 async def test_everything_of_a_million_records_gives_way_to_the_loop() -> None:
     async with World() as world:
         records = [CoordinatorRecord(b"k%d" % (i % 5000), b"v%d" % i) for i in range(1_000_000)]

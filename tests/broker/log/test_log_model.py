@@ -280,4 +280,6 @@ class LogAgainstAList(RuleBasedStateMachine):
 
 
 TestLogAgainstAList = LogAgainstAList.TestCase
-TestLogAgainstAList.settings = settings(stateful_step_count=30, max_examples=40)
+TestLogAgainstAList.settings = settings(
+    stateful_step_count=30, max_examples=settings().max_examples * 2 // 5
+)

@@ -177,7 +177,7 @@ def test_every_prefix_of_the_unsynced_bytes_gives_the_durable_prefix() -> None:
         assert values_in(reload_log(files, recovery_point=whole)) == expected(0, whole)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 5)
 @given(st.integers(0, 20), st.integers(0, 25), st.data())
 def test_any_damage_above_the_recovery_point_is_cut(
     synced: int, unsynced: int, data: st.DataObject

@@ -65,7 +65,7 @@ def check_reads(files: MemoryFiles, segment: Segment, max_bytes: int, upto: int)
             assert offsets_in(without)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 5)
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=12),
     st.sampled_from([0, 100, 300, 4096]),

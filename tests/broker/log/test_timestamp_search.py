@@ -19,7 +19,7 @@ CONFIG = topic_config(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=settings().max_examples * 4 // 5)
 @given(
     st.lists(st.lists(st.integers(-1, 60), min_size=1, max_size=5), min_size=1, max_size=40),
     st.integers(0, 62),

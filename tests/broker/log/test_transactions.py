@@ -513,7 +513,7 @@ class _Model:
             assert got == [v for v in everything if self.outcomes[v or b""] == "committed"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(st.integers(0, 2**32))
 def test_readers_get_what_was_committed_and_nothing_else(seed: int) -> None:
     model = _Model(seed)

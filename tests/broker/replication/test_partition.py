@@ -10,7 +10,7 @@ import asyncio
 import errno
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog_broker.replication.partition import Partition
@@ -561,7 +561,7 @@ KINDS += ["deliver", "deliver", "elect", "lag", "crash", "restart"]
 STEPS = st.tuples(st.sampled_from(KINDS), st.sampled_from([1, 2, 3]), st.booleans())
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings().max_examples * 3 // 2)
 @given(st.lists(STEPS, max_size=60))
 def test_no_history_loses_an_acknowledged_record(steps: list[tuple[str, int, bool]]) -> None:
     async def run() -> None:

@@ -44,6 +44,7 @@ def leads(cluster: Cluster, broker_id: int) -> bool:
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_writes_go_on_where_there_is_room(tmp_path: Path) -> None:
     disks = Disks()
     async with Cluster(tmp_path, brokers=3, files=disks) as cluster:
@@ -111,6 +112,7 @@ class _Stalling:
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_writes_go_on_where_the_disk_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

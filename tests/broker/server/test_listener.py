@@ -538,6 +538,7 @@ loop.run_until_complete(asyncio.wait_for(main(), 20))
 @pytest.mark.parametrize(
     "loop", ["asyncio.new_event_loop()", "__import__('uvloop').new_event_loop()"]
 )
+@pytest.mark.slow
 def test_without_file_descriptors_others_are_served_and_nothing_spins(loop: str) -> None:
     program = FD_PROGRAM.format(path=sys.path, loop=loop)
     done = subprocess.run(

@@ -209,6 +209,7 @@ async def test_a_start_that_is_not_written_yet_is_waited_for(cluster: Cluster) -
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_what_is_not_there(cluster: Cluster) -> None:
     shown = await oncelog("consume", "t", "-p", "2", "-e", bootstrap=cluster.bootstrap)
     assert (shown.code, shown.out) == (1, "")
@@ -291,6 +292,7 @@ async def committed(cluster: Cluster, group: str) -> dict[int, int]:
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_a_group_goes_on_where_it_was(cluster: Cluster) -> None:
     everything = numbered("a", 0, 10) + numbered("b", 0, 5)
     first = await values(cluster, "-g", "g", "-e", "-n", "4")

@@ -101,6 +101,7 @@ async def test_list(cluster: AdminCluster) -> None:
         assert (shown.code, shown.out) == (2, "")
 
 
+@pytest.mark.slow
 async def test_a_list_that_may_lack_groups_says_so(cluster: AdminCluster) -> None:
     await cluster.brokers[2].stop()
     shown = await groups(cluster, "list", "--json")

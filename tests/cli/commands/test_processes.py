@@ -45,6 +45,7 @@ def test_dump_log_of_nothing() -> None:
     assert shell("dump-log").returncode == 2
 
 
+@pytest.mark.slow
 def test_bench_gets_every_argument() -> None:
     done = shell("bench", "--help")
     assert done.returncode == 0, done.stderr

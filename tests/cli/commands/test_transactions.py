@@ -92,6 +92,7 @@ async def test_list(cluster: AdminCluster) -> None:
         assert (shown.code, shown.out) == (2, "")
 
 
+@pytest.mark.slow
 async def test_a_list_that_may_lack_some_says_so(cluster: AdminCluster) -> None:
     cluster.loading[2] = CoordinatorLoadInProgressError.code
     cluster.known_transactions.pop("spark")
@@ -163,6 +164,7 @@ async def test_abort_by_the_coordinator(cluster: AdminCluster) -> None:
     assert cluster.count(ApiKey.ABORT_TRANSACTION) == 0
 
 
+@pytest.mark.slow
 async def test_nothing_hangs_while_a_coordinator_is_silent(cluster: AdminCluster) -> None:
     cluster.loading[2] = CoordinatorLoadInProgressError.code
     shown = await transactions(cluster, "find-hanging", "--json")

@@ -246,6 +246,7 @@ async def test_a_transaction_that_ends_meanwhile_does_not_hang(cluster: AdminClu
         assert seen
 
 
+@pytest.mark.slow
 async def test_nobody_is_said_to_hang_unless_all_coordinators_were_heard(
     cluster: AdminCluster,
 ) -> None:

@@ -67,6 +67,7 @@ async def test_each_record_begins_the_wait_anew() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_a_leader_that_cannot_be_reached_is_not_idle() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")

@@ -181,6 +181,7 @@ async def test_run_commits_nothing_of_the_former_topic() -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.slow
 async def test_real_brokers(tmp_path: Path, grouped: bool) -> None:
     async with (
         Cluster(tmp_path, brokers=1, **ONE) as cluster,

@@ -155,7 +155,7 @@ def numbered(count: int) -> list[bytes]:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("lost_every", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("lost_every", [pytest.param(1, marks=pytest.mark.slow), 2, 3, 4, 5, 6])
 async def test_lost_acknowledgements_make_no_duplicates(lost_every: int) -> None:
     """[K1]: every k-th answer is lost, five are in flight."""
     async with FakeCluster() as cluster:

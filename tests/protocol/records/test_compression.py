@@ -45,7 +45,9 @@ def test_round_trip(codec: Codec, data: bytes) -> None:
 
 
 @each_codec
-@pytest.mark.parametrize("size", [0, 1, 262_143, 262_144, 262_145, 5_000_000])
+@pytest.mark.parametrize(
+    "size", [0, 1, 262_143, 262_144, 262_145, pytest.param(5_000_000, marks=pytest.mark.slow)]
+)
 def test_sizes_around_the_pieces(codec: Codec, size: int) -> None:
     data = text(size + size // 2 + 10)[:size]
     assert decompress(codec, compress(codec, data)) == data
@@ -79,6 +81,7 @@ def bomb(codec: Codec, mebibytes: int) -> bytes:
 
 
 @each_codec
+@pytest.mark.slow
 def test_line_58_a_decompression_bomb(codec: Codec) -> None:
     packed = bomb(codec, 1024)
     bound = output_bound(len(packed))

@@ -534,6 +534,7 @@ def test_every_rule_is_needed(switch: str) -> None:
     pytest.fail(f"without {switch} nothing goes wrong")
 
 
+@pytest.mark.slow
 def test_that_something_happens() -> None:
     with asyncio.Runner(loop_factory=VirtualTime) as runner:
         counts = [runner.run(play(seed)) for seed in range(15)]

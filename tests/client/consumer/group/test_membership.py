@@ -266,7 +266,7 @@ def possible(state: Membership, generation: int, share: Sequence[TopicPartition]
     return events
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings().max_examples * 3)
 @given(st.booleans(), st.lists(st.tuples(st.integers(0, 1000), SHARES), max_size=60))
 def test_whatever_happens(
     cooperative: bool, steps: list[tuple[int, tuple[TopicPartition, ...]]]

@@ -39,6 +39,7 @@ async def collect(seen: dict[bytes, int], consumer: Consumer, timeout_ms: int = 
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_two_share_a_topic_and_survive_each_other(tmp_path: Path) -> None:
     async with Cluster(tmp_path, brokers=3) as cluster:
         await cluster.create_topic("t", partitions=6, replication_factor=3)
