@@ -43,11 +43,9 @@ class Panel:
     text: str = ""
 
 
-def stat(
-    title: str, query: str, above: float | None = None, below: float | None = None, text: str = ""
-) -> Panel:
+def stat(title: str, query: str, above: float | None = None, below: float | None = None) -> Panel:
     """Make a panel with a single number."""
-    return Panel(title, ((query, ""),), "short", "stat", 3, above, below, text)
+    return Panel(title, ((query, ""),), "short", "stat", 3, above, below)
 
 
 def graph(title: str, *queries: tuple[str, str], unit: str = "short", text: str = "") -> Panel:
@@ -55,15 +53,40 @@ def graph(title: str, *queries: tuple[str, str], unit: str = "short", text: str 
     return Panel(title, queries, unit, text=text)
 
 
-def quantiles(metric: str, by: str, legend: str, selector: str = B) -> tuple[tuple[str, str], ...]:
+def own(metric: str, where: str = B) -> str:
+    """Return a metric of ours, of the brokers that are chosen."""
+    return f"oncelog_{metric}{{{where}}}"
+
+
+def summed(by: str, expression: str) -> str:
+    """Return the sum of something by a label."""
+    return f"sum by ({by}) ({expression})"
+
+
+def rate(metric: str, by: str = "") -> str:
+    """Return how much a counter grows in a second, by a label or in all."""
+    return f"sum{f' by ({by}) ' if by else ''}(rate({own(metric)}{RATE}))"
+
+
+def quantile(fraction: float, metric: str, by: str = "le", where: str = B) -> str:
+    """Return what so many of a histogram's values lie below."""
+    counted = f"rate({own(f'{metric}_bucket', where)}{RATE})"
+    return f"histogram_quantile({fraction}, sum by ({by}) ({counted}))"
+
+
+def quantiles(metric: str, where: str = B) -> tuple[tuple[str, str], ...]:
     """Return the median, the 95th and the 99th percentile of a histogram, as queries."""
-    return tuple(
-        (
-            f"histogram_quantile({q}, sum by ({by}) (rate({metric}_bucket{{{selector}}}{RATE})))",
-            f"p{int(q * 100)} {legend}".strip(),
-        )
-        for q in (0.5, 0.95, 0.99)
-    )
+    return tuple((quantile(q, metric, where=where), f"p{int(q * 100)}") for q in (0.5, 0.95, 0.99))
+
+
+def of_group(metric: str) -> str:
+    """Return a metric of the consumer groups that are chosen."""
+    return own(f"consumergroup_{metric}", 'consumergroup=~"$group"')
+
+
+def of_process(metric: str) -> str:
+    """Return what a broker's process tells of itself."""
+    return f'process_{metric}{{job="oncelog"}}'
 
 
 ROWS: dict[str, list[Panel]] = {
@@ -80,135 +103,106 @@ ROWS: dict[str, list[Panel]] = {
     "Traffic": [
         graph(
             "Records in",
-            (f"sum by (topic) (rate(oncelog_topic_messages_in_total{{{B}}}{RATE})) > 0",
-             "{{topic}}"),
+            (f"{rate('topic_messages_in_total', 'topic')} > 0", "{{topic}}"),
             unit="cps",
         ),
         graph(
-            "Bytes in",
-            (f"sum by (topic) (rate(oncelog_topic_bytes_in_total{{{B}}}{RATE})) > 0", "{{topic}}"),
-            unit="Bps",
+            "Bytes in", (f"{rate('topic_bytes_in_total', 'topic')} > 0", "{{topic}}"), unit="Bps"
         ),
         graph(
-            "Bytes out",
-            (f"sum by (topic) (rate(oncelog_topic_bytes_out_total{{{B}}}{RATE})) > 0", "{{topic}}"),
-            unit="Bps",
+            "Bytes out", (f"{rate('topic_bytes_out_total', 'topic')} > 0", "{{topic}}"), unit="Bps"
         ),
         graph(
             "Replication",
-            (f"sum by (broker) (rate(oncelog_replication_bytes_in_total{{{B}}}{RATE}))",
-             "in {{broker}}"),
-            (f"sum by (broker) (rate(oncelog_replication_bytes_out_total{{{B}}}{RATE}))",
-             "out {{broker}}"),
+            (rate("replication_bytes_in_total", "broker"), "in {{broker}}"),
+            (rate("replication_bytes_out_total", "broker"), "out {{broker}}"),
             unit="Bps",
         ),
-        graph("Leaders", (f"oncelog_leader_partitions{{{B}}}", "{{broker}}")),
-        graph("Replicas", (f"oncelog_partitions{{{B}}}", "{{broker}}")),
+        graph("Leaders", (own("leader_partitions"), "{{broker}}")),
+        graph("Replicas", (own("partitions"), "{{broker}}")),
     ],
     "Requests": [
-        graph(
-            "Requests",
-            (f"sum by (api) (rate(oncelog_requests_total{{{B}}}{RATE})) > 0", "{{api}}"),
-            unit="reqps",
-        ),
+        graph("Requests", (f"{rate('requests_total', 'api')} > 0", "{{api}}"), unit="reqps"),
         graph(
             "Errors",
-            (f"sum by (api, error) (rate(oncelog_request_errors_total{{{B}}}{RATE}))",
-             "{{api}} {{error}}"),
+            (rate("request_errors_total", "api, error"), "{{api}} {{error}}"),
             unit="reqps",
             text="Some are of a healthy cluster: MEMBER_ID_REQUIRED is how a member gets its id.",
         ),
         graph(
             "Latency of Produce",
-            *quantiles("oncelog_request_latency_seconds", "le", "", f'api="Produce",{B}'),
+            *quantiles("request_latency_seconds", f'api="Produce",{B}'),
             unit="s",
         ),
         graph(
             "Latency by API, p99",
-            (f"histogram_quantile(0.99, sum by (api, le) "
-             f"(rate(oncelog_request_latency_seconds_bucket{{{B}}}{RATE})))", "{{api}}"),
+            (quantile(0.99, "request_latency_seconds", "api, le"), "{{api}}"),
             unit="s",
             text="A Fetch waits for records, a JoinGroup for the other members: long is no harm.",
         ),
-        graph(
-            "Parked requests",
-            (f"sum by (api) (oncelog_parked_requests{{{B}}}) > 0", "{{api}}"),
-        ),
+        graph("Parked requests", (f"{summed('api', own('parked_requests'))} > 0", "{{api}}")),
         graph(
             "Connections",
-            (f"oncelog_connections{{{B}}}", "{{broker}} {{listener}}"),
-            (f"sum by (broker) (rate(oncelog_connections_refused_total{{{B}}}{RATE}))",
-             "refused/s {{broker}}"),
+            (own("connections"), "{{broker}} {{listener}}"),
+            (rate("connections_refused_total", "broker"), "refused/s {{broker}}"),
         ),
-        graph("Queued bytes", (f"oncelog_queued_bytes{{{B}}}", "{{broker}}"), unit="bytes"),
+        graph("Queued bytes", (own("queued_bytes"), "{{broker}}"), unit="bytes"),
     ],
     "Replication": [
         graph(
             "Under-replicated, at and under min ISR",
-            (f"oncelog_under_replicated_partitions{{{B}}}", "under-replicated {{broker}}"),
-            (f"oncelog_at_min_isr_partitions{{{B}}}", "at min ISR {{broker}}"),
-            (f"oncelog_under_min_isr_partitions{{{B}}}", "under min ISR {{broker}}"),
+            (own("under_replicated_partitions"), "under-replicated {{broker}}"),
+            (own("at_min_isr_partitions"), "at min ISR {{broker}}"),
+            (own("under_min_isr_partitions"), "under min ISR {{broker}}"),
         ),
         graph(
             "ISR changes",
-            (f"sum by (broker) (rate(oncelog_isr_shrinks_total{{{B}}}{RATE}))",
-             "smaller {{broker}}"),
-            (f"sum by (broker) (rate(oncelog_isr_expands_total{{{B}}}{RATE}))",
-             "larger {{broker}}"),
+            (rate("isr_shrinks_total", "broker"), "smaller {{broker}}"),
+            (rate("isr_expands_total", "broker"), "larger {{broker}}"),
         ),
         graph(
             "Elections",
-            (f"sum(rate(oncelog_leader_changes_total{{{B}}}{RATE}))", "leader changes"),
-            (f"sum(rate(oncelog_unclean_leader_elections_total{{{B}}}{RATE}))", "unclean"),
-            (f"sum(rate(oncelog_controller_terms_total{{{B}}}{RATE}))", "controllers"),
+            (rate("leader_changes_total"), "leader changes"),
+            (rate("unclean_leader_elections_total"), "unclean"),
+            (rate("controller_terms_total"), "controllers"),
         ),
-        graph(
-            "Follower lag",
-            (f"oncelog_follower_lag_records{{{B}}}", "{{follower}} behind {{broker}}"),
-        ),
+        graph("Follower lag", (own("follower_lag_records"), "{{follower}} behind {{broker}}")),
         graph(
             "Not at preferred leader", ("sum(oncelog_preferred_replica_imbalance)", "partitions")
         ),
         graph(
             "Replicas out of service, rot",
-            (f"oncelog_failed_replicas{{{B}}}", "out of service {{broker}}"),
-            (f"oncelog_damaged_logs{{{B}}}", "damaged {{broker}}"),
+            (own("failed_replicas"), "out of service {{broker}}"),
+            (own("damaged_logs"), "damaged {{broker}}"),
         ),
     ],
     "Consumer groups": [
         graph(
             "Lag in records",
-            ('sum by (consumergroup) (oncelog_consumergroup_lag_sum{consumergroup=~"$group"})',
-             "{{consumergroup}}"),
+            (summed("consumergroup", of_group("lag_sum")), "{{consumergroup}}"),
         ),
         graph(
             "Lag in time",
-            ('max by (consumergroup) '
-             '(oncelog_consumergroup_lag_seconds_max{consumergroup=~"$group"})',
-             "{{consumergroup}}"),
+            (f"max by (consumergroup) ({of_group('lag_seconds_max')})", "{{consumergroup}}"),
             unit="s",
         ),
         graph(
             "Partitions with most lag",
-            ('topk(10, oncelog_consumergroup_lag{consumergroup=~"$group"})',
-             "{{consumergroup}} {{topic}}-{{partition}}"),
+            (f"topk(10, {of_group('lag')})", "{{consumergroup}} {{topic}}-{{partition}}"),
         ),
-        graph(
-            "Members",
-            ('sum by (consumergroup) (oncelog_consumergroup_members{consumergroup=~"$group"})',
-             "{{consumergroup}}"),
-        ),
+        graph("Members", (summed("consumergroup", of_group("members")), "{{consumergroup}}")),
         graph(
             "Rebalances",
-            ('sum by (consumergroup) '
-             '(changes(oncelog_consumergroup_generation{consumergroup=~"$group"}[10m]))',
-             "{{consumergroup}}"),
+            (
+                summed("consumergroup", f"changes({of_group('generation')}[10m])"),
+                "{{consumergroup}}",
+            ),
             text="In the last ten minutes.",
         ),
-        graph("Groups", ("sum by (state) (oncelog_consumer_groups)", "{{state}}")),
+        graph("Groups", (summed("state", "oncelog_consumer_groups"), "{{state}}")),
     ],
     "Transactions": [
-        graph("Transactional ids", ("sum by (state) (oncelog_transactional_ids)", "{{state}}")),
+        graph("Transactional ids", (summed("state", "oncelog_transactional_ids"), "{{state}}")),
         graph(
             "Oldest transaction",
             ("max(oncelog_open_transaction_age_seconds_max)", "open"),
@@ -217,84 +211,72 @@ ROWS: dict[str, list[Panel]] = {
         ),
         graph(
             "Committed records behind open transactions",
-            ("sum by (topic) (oncelog_partition_last_stable_offset_lag) > -1", "{{topic}}"),
+            (f"{summed('topic', 'oncelog_partition_last_stable_offset_lag')} > -1", "{{topic}}"),
         ),
         graph(
             "Open transactions in partitions",
-            ("sum by (topic) (oncelog_partition_open_transactions) > -1", "{{topic}}"),
+            (f"{summed('topic', 'oncelog_partition_open_transactions')} > -1", "{{topic}}"),
         ),
-        graph(
-            "Producers",
-            ("sum by (broker) (oncelog_partition_producers)", "{{broker}}"),
-        ),
+        graph("Producers", (summed("broker", "oncelog_partition_producers"), "{{broker}}")),
         graph(
             "Coordinators",
-            ("sum by (coordinator, state) (oncelog_coordinator_partitions)",
-             "{{coordinator}} {{state}}"),
+            (
+                summed("coordinator, state", "oncelog_coordinator_partitions"),
+                "{{coordinator}} {{state}}",
+            ),
         ),
     ],
     "Disks": [
         graph(
             "Free space",
-            (f"oncelog_log_dir_free_bytes{{{B}}} / oncelog_log_dir_total_bytes{{{B}}}",
-             "{{broker}} {{directory}}"),
+            (
+                f"{own('log_dir_free_bytes')} / {own('log_dir_total_bytes')}",
+                "{{broker}} {{directory}}",
+            ),
             unit="percentunit",
         ),
         graph(
             "Size of logs",
-            (f"sum by (topic) (oncelog_partition_size_bytes{{{B}}})", "{{topic}}"),
+            (summed("topic", own("partition_size_bytes")), "{{topic}}"),
             unit="bytes",
             text="All replicas together.",
         ),
-        graph(
-            "Duration of syncs",
-            *quantiles("oncelog_log_sync_seconds", "le", ""),
-            unit="s",
-        ),
-        graph(
-            "Syncs",
-            (f"sum by (broker) (rate(oncelog_log_sync_seconds_count{{{B}}}{RATE}))", "{{broker}}"),
-            unit="ops",
-        ),
+        graph("Duration of syncs", *quantiles("log_sync_seconds"), unit="s"),
+        graph("Syncs", (rate("log_sync_seconds_count", "broker"), "{{broker}}"), unit="ops"),
         graph(
             "Directories that work, or are full",
-            (f"oncelog_log_dir_online{{{B}}}", "works {{broker}} {{directory}}"),
-            (f"oncelog_log_dir_full{{{B}}}", "full {{broker}} {{directory}}"),
+            (own("log_dir_online"), "works {{broker}} {{directory}}"),
+            (own("log_dir_full"), "full {{broker}} {{directory}}"),
         ),
         graph(
             "Loaded at start",
-            (f"oncelog_load_logs_done{{{B}}}", "done {{broker}}"),
-            (f"oncelog_load_logs{{{B}}}", "all {{broker}}"),
+            (own("load_logs_done"), "done {{broker}}"),
+            (own("load_logs"), "all {{broker}}"),
         ),
     ],
     "Process": [
         graph(
-            "CPU", ('rate(process_cpu_seconds_total{job="oncelog"}' + RATE + ")", "{{instance}}"),
+            "CPU",
+            (f"rate({of_process('cpu_seconds_total')}{RATE})", "{{instance}}"),
             unit="percentunit",
         ),
-        graph(
-            "Memory", ('process_resident_memory_bytes{job="oncelog"}', "{{instance}}"),
-            unit="bytes",
-        ),
+        graph("Memory", (of_process("resident_memory_bytes"), "{{instance}}"), unit="bytes"),
         graph(
             "File descriptors",
-            ('process_open_fds{job="oncelog"} / process_max_fds{job="oncelog"}', "{{instance}}"),
+            (f"{of_process('open_fds')} / {of_process('max_fds')}", "{{instance}}"),
             unit="percentunit",
         ),
         graph(
             "Lag of the event loop, p99",
-            (f"histogram_quantile(0.99, sum by (broker, le) "
-             f"(rate(oncelog_event_loop_lag_seconds_bucket{{{B}}}{RATE})))", "{{broker}}"),
+            (quantile(0.99, "event_loop_lag_seconds", "broker, le"), "{{broker}}"),
             unit="s",
         ),
-        graph("Tasks", (f"sum by (broker) (oncelog_tasks{{{B}}})", "{{broker}}")),
+        graph("Tasks", (summed("broker", own("tasks")), "{{broker}}")),
         graph(
-            "Up since",
-            ('time() - process_start_time_seconds{job="oncelog"}', "{{instance}}"),
-            unit="s",
+            "Up since", (f"time() - {of_process('start_time_seconds')}", "{{instance}}"), unit="s"
         ),
     ],
-}  # fmt: skip
+}
 
 
 def thresholds(panel: Panel) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import ast
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -35,18 +36,13 @@ EXCEPTIONS = {
 }
 """Writes and private reads that stay, each with its reason. One that is not needed is a finding."""
 
-_BLOCKING = "Its face without a loop has the same name, as users import it from another module."
-NAMED_TWICE = {
-    "Admin": _BLOCKING,
-    "Consumer": _BLOCKING,
-    "Delivery": _BLOCKING,
-    "Producer": _BLOCKING,
-    "SharedTransaction": _BLOCKING,
-    "SharedWriter": _BLOCKING,
-    "TracedConsumer": _BLOCKING,
-    "TracedProducer": _BLOCKING,
-    "Transaction": _BLOCKING,
-}
+_FACES = (
+    "Admin", "Consumer", "Delivery", "Producer", "SharedTransaction", "SharedWriter",
+    "TracedConsumer", "TracedProducer", "Transaction",
+)  # fmt: skip
+NAMED_TWICE = dict.fromkeys(
+    _FACES, "Its face without a loop has the same name, as users import it from another module."
+)
 """Names that two classes have, and no more, each with its reason. One that is not needed is a
 finding."""
 
@@ -73,19 +69,11 @@ def main() -> None:
     if given.list:
         for group in groups:
             print(f"cycle of {len(group)}: {' '.join(group)}")
-        for kind, findings in (("write", writes), ("private read", reads)):
-            for found in findings:
-                print(f"{kind}: {found}")
+        _print({"write": writes, "private read": reads})
         for key, reason in sorted(EXCEPTIONS.items()):
             print(f"exception{' without need' if key in needless else ''}: {key}: {reason}")
-        for default in second:
-            print(f"second default: {default}")
-        for citation in without_rule:
-            print(f"citation without rule: {citation}")
-        for fragment in fragments:
-            print(f"bad docstring: {fragment}")
-        for name in same_named:
-            print(f"same-named class: {name}")
+        _print({"second default": second, "citation without rule": without_rule})
+        _print({"bad docstring": fragments, "same-named class": same_named})
     counts = {
         "cycles": len(groups),
         "foreign_writes": len(writes),
@@ -99,6 +87,12 @@ def main() -> None:
         "test_lines": _lines(sorted((ROOT / "tests").rglob("*.py"))),
     }
     print(json.dumps(counts))
+
+
+def _print(findings: Mapping[str, Sequence[object]]) -> None:
+    for kind, found in findings.items():
+        for each in found:
+            print(f"{kind}: {each}")
 
 
 def _same_named(paths: list[Path]) -> list[str]:

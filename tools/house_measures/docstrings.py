@@ -30,44 +30,6 @@ AUXILIARIES = _words("""
 """)
 """Finite wherever they stand; the verb after one of them belongs to it."""
 
-IMPERATIVES = _words("""
-    abandon abort accept acquire act add adjust adopt advance agree allow alter announce answer
-    append apply arm arrange ask assert assign attach authenticate avoid await back be become begin
-    believe bind blame block boil bound break bring build calculate call cancel capture carry cast
-    change charge check choose claim clear clone close collect combine come commit compact compare
-    complain complete compute confirm connect consider construct consult consume continue convert
-    copy correct corrupt count cover crash create cross cut damage deal decide declare decline
-    decode decompress decrement defer delete deliver demand demote deny derive describe detach
-    detect determine die discard disconnect dispatch distribute disturb divide do drain draw drive
-    drop echo elect empty enable encode end enforce enqueue ensure enter erase escape estimate evict
-    examine exclude execute exercise exit expand expect expire explain export extend extract fail
-    fall fence fill find finish fit flag flatten flip flush focus follow forbid forget forward free
-    freeze fulfil gather generate get give go grow guard guess hand handle hang hash have heal hear
-    help hide hold hurry ignore imitate import include increase increment infer inform initialise
-    inject insert inspect install interpret interrupt introduce invent invoke isolate iterate join
-    judge keep kick kill know launch learn leave let level link list listen live load locate lock
-    look lose lower make map mark match measure meet mend merge mirror misuse mix mount move
-    multiply need negotiate note notice notify obey object observe obtain offer omit open order
-    outlive overwrite own pack pad page pair park parse pass patch pause pay peek perform persist
-    pick ping place plan play point poll prefer prepare preserve press pretend prevent print probe
-    process produce promise promote propose protect prove provide prune publish pull pump punish
-    purge push put query queue quote raise rank reach react read rebalance reboot rebuild recall
-    receive reckon recompute reconcile reconnect record recover recycle redraw reduce refer refresh
-    refuse regard register reject relay release reload rely remain remember remount remove rename
-    render renew reopen repeat replace replay replicate reply report request require resend reserve
-    reset resign resize resolve respond restart restore resume retain rethrow retire retry return
-    reuse revive revoke rewrite roll rotate round run sample satisfy save say scan schedule scrape
-    seal search see seed seek select send separate serve set settle share shift shorten show shrink
-    shuffle shut sign simulate size skip sleep slow smooth sort spawn split spoil spread squeeze
-    stall stamp stand start stay step stop store stream strip submit subscribe subtract succeed
-    suffix suggest sum summarise supervise suppress suspect suspend swap sweep switch sync take tear
-    tell terminate test thaw throw tie time tolerate torture touch trace track transfer transform
-    translate treat trim truncate try turn type undo unite unlink unlock unpack unregister unwind
-    update upgrade use validate verify visit vouch wait wake walk warn watch weigh withdraw wrap
-    write yield
-""")
-"""They open a docstring that tells what to do."""
-
 AMBIGUOUS_IMPERATIVES = _words("""
     abort act answer back batch benchmark block bound break call capture cast charge check claim
     clean clone compact complete correct corrupt cover crash cut damage deal demand dispatch drain
@@ -81,6 +43,40 @@ AMBIGUOUS_IMPERATIVES = _words("""
     torture trace transfer type visit work
 """)
 """Nouns and adjectives too: an imperative when an object, a preposition or the end follows."""
+
+IMPERATIVES = _words("""
+    abandon accept acquire add adjust adopt advance agree allow alter announce append apply arm
+    arrange ask assert assign attach authenticate avoid await be become begin believe bind blame
+    boil bring build calculate cancel carry change choose clear close collect combine come commit
+    compare complain compute confirm connect consider construct consult consume continue convert
+    copy count create cross decide declare decline decode decompress decrement defer delete deliver
+    demote deny derive describe detach detect determine die discard disconnect distribute disturb
+    divide do draw drop elect enable encode enforce enqueue ensure enter erase evict examine exclude
+    execute expand expect expire explain extend extract fill find finish flatten flip flush follow
+    forbid forget forward freeze fulfil gather generate get give go grow guard hand handle hang have
+    hear hide hold ignore imitate include increase increment infer inform initialise inject insert
+    inspect install interpret introduce invent invoke isolate iterate join judge keep kill know
+    launch learn leave let listen live load locate look lose lower make mark meet mend merge misuse
+    move multiply negotiate note notice notify obey observe obtain omit outlive overwrite parse pass
+    pause pay peek perform persist pick prefer prepare preserve pretend prevent print promote
+    propose protect prove provide prune publish pull punish purge push put raise reach react read
+    rebalance rebuild recall receive reckon recompute reconcile reconnect recover recycle redraw
+    reduce refer refresh refuse regard register reject release reload rely remain remember remount
+    remove rename render renew reopen repeat replace replay replicate require resend reset resign
+    resize resolve respond restart restore resume retain rethrow retire retry return reuse revive
+    revoke rewrite rotate satisfy save say scan scrape see seek select send serve set settle shorten
+    show shrink shuffle simulate skip sort spawn split spoil squeeze start stay stop strip submit
+    subscribe subtract succeed suggest summarise supervise suppress suspect suspend sync take tell
+    terminate thaw throw tie tolerate touch track transform translate treat trim truncate try turn
+    undo unite unlink unlock unpack unregister unwind update upgrade use validate verify vouch wait
+    wake walk warn watch weigh withdraw wrap write yield
+""") | (
+    AMBIGUOUS_IMPERATIVES
+    - _words(
+        "batch benchmark clean fetch figure format group key lead limit log name result state work"
+    )
+)
+"""They open a docstring that tells what to do."""
 
 THIRD_PERSONS = _words("""
     abandons aborts accepts acknowledges adds admits adopts advertises agrees allows appears applies
@@ -122,21 +118,16 @@ NOUNS = _words("""
 """Nouns here, and verbs only after "it" or "who"."""
 
 AMBIGUOUS_THIRD_PERSONS = NOUNS | _words("""
-    accounts acts answers asks attempts backs batches benchmarks blocks bounds breaks calls causes
-    changes checkpoints checks claims closes commits concerns contacts copies costs counts crashes
-    cuts dates deals demands drives drops duplicates edits ends faults feeds fences fetches figures
-    fits flows flushes forms gates grants groups guards guesses hands heads holds hosts joins
-    judges keys labels lasts lays leads learns leaves lies limits links lists lives loads locks
-    logs looks loops maps marks matches matters means measures meets mirrors misses moves names
-    needs notes notices numbers objects offers opens orders overrides owns pages pairs parks parts
-    pauses permits picks pieces places plans points polls ports prefixes presents prints processes
-    produces programs promises proves pumps questions queues quotes ranges rates reads records
-    releases replays replies reports requests results retries rounds rules runs samples schedules
-    searches seeds sets shapes shares shifts signals sizes sleeps sorts spans splits spots stands
-    starts states steps stops stores streams sums suspects switches syncs tags takes tells tests
-    times traces tracks travels turns types updates uses values views visits waits walks watches
-    weighs works wraps writes
-""") - _words("holds tells takes lasts leaves meets owns proves stands matches fits learns loads")
+    acts answers asks attempts backs blocks breaks calls causes changes checkpoints checks claims
+    closes commits concerns contacts costs counts crashes cuts deals demands drives drops duplicates
+    ends feeds fetches flows flushes gates grants guards guesses hands hosts joins judges lays leads
+    lies limits lives locks looks loops maps marks matters means measures mirrors misses moves names
+    needs notes notices objects offers opens orders overrides parks pauses permits picks plans polls
+    prefixes presents prints produces promises pumps quotes reads releases replays replies runs
+    schedules searches seeds sets shares shifts signals sleeps sorts splits spots starts steps stops
+    stores sums suspects switches syncs tests traces tracks travels turns uses visits waits walks
+    watches weighs works wraps writes
+""")
 """Plural nouns too: a verb where one can stand."""
 
 PLURALS = _words("""

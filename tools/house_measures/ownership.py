@@ -19,7 +19,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -144,11 +144,11 @@ def _look(
 
 
 def _joined(reports: Mapping[str, Report]) -> Report:
-    each = list(reports.values())
     return Report(
-        sorted(found for report in each for found in report.writes),
-        sorted(found for report in each for found in report.private_reads),
-        sorted(found for report in each for found in report.unknown),
+        *(
+            sorted(found for report in reports.values() for found in getattr(report, kind.name))
+            for kind in fields(Report)
+        )
     )
 
 
@@ -228,35 +228,28 @@ class _Module:
                 self._look_at_targets(item, made)
         elif isinstance(target, nodes.StarExpr):
             self._look_at_targets(target.expr, made)
-        elif isinstance(target, nodes.MemberExpr):
-            base = target.expr
-            if _is_own(base) or (isinstance(base, nodes.NameExpr) and base.name in made):
-                return
-            owners = self._owners(target)
-            if owners is None:
-                self._report.unknown.append(self._finding(target, "?"))
-            for owner in owners or ():
-                module = owner.module_name
-                ours = module.startswith(self._packages) and not module.startswith(_MESSAGES)
-                if ours and module != self._name:
-                    self._report.writes.append(self._finding(target, owner.fullname))
+        elif isinstance(target, nodes.MemberExpr) and not _is_allowed(target.expr, made):
+            text = f"{_text(target.expr)}.{target.name}"
+            self._note_write(target.line, text, self._owners(target))
 
     def _look_at_setter(self, node: nodes.CallExpr, made: frozenset[str]) -> None:
         """Look at ``setattr(target, ...)`` or ``object.__setattr__(target, ...)``."""
         if isinstance(node.callee, nodes.MemberExpr) and _text(node.callee.expr) != "object":
             return
         base = node.args[0]
-        if _is_own(base) or (isinstance(base, nodes.NameExpr) and base.name in made):
-            return
-        text = f"{_name(node.callee)}({_text(base)})"
-        infos = _classes(self._types.get(base))
-        if infos is None:
-            self._report.unknown.append(Finding(self._name, node.line, text, "?"))
-        for info in infos or ():
-            module = info.module_name
+        if not _is_allowed(base, made):
+            text = f"{_name(node.callee)}({_text(base)})"
+            self._note_write(node.line, text, _classes(self._types.get(base)))
+
+    def _note_write(self, line: int, text: str, owners: list[nodes.TypeInfo] | None) -> None:
+        """Note a write to an object of these classes; None: nobody knows of which."""
+        if owners is None:
+            self._report.unknown.append(Finding(self._name, line, text, "?"))
+        for owner in owners or ():
+            module = owner.module_name
             ours = module.startswith(self._packages) and not module.startswith(_MESSAGES)
             if ours and module != self._name:
-                self._report.writes.append(Finding(self._name, node.line, text, info.fullname))
+                self._report.writes.append(Finding(self._name, line, text, owner.fullname))
 
     def _look_at_private(self, node: nodes.MemberExpr) -> None:
         base = node.expr
@@ -339,6 +332,10 @@ def _makes(expression: nodes.Expression) -> bool:
 
 def _name(callee: nodes.Expression) -> str:
     return callee.name if isinstance(callee, nodes.NameExpr | nodes.MemberExpr) else ""
+
+
+def _is_allowed(base: nodes.Expression, made: frozenset[str]) -> bool:
+    return _is_own(base) or (isinstance(base, nodes.NameExpr) and base.name in made)
 
 
 def _is_own(base: nodes.Expression) -> bool:
