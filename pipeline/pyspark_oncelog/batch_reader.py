@@ -10,8 +10,8 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -19,14 +19,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark_oncelog import connections, questions
 from pyspark_oncelog.filters import Bounds
 from pyspark_oncelog.option_values import OffsetPoint
-from pyspark_oncelog.planning import (
-    DataLossError,
-    LostOffsets,
-    OffsetSpan,
-    retention_losses,
-    split,
-    tail_losses,
-)
+from pyspark_oncelog.planning import OffsetSpan, report, retention_losses, split, tail_losses
 from pyspark_oncelog.schema import arrow_schema, check_schema
 
 if TYPE_CHECKING:
@@ -34,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_oncelog.options import SourceOptions
-
-logger = logging.getLogger(__name__)
 
 
 class SpanPartition(InputPartition):
@@ -103,7 +94,7 @@ async def plan(options: SourceOptions, bounds: Bounds) -> list[OffsetSpan]:
     ]
     spans, lost = retention_losses(spans, first)
     spans, cut = tail_losses(spans, last)
-    _report([*lost, *cut], options)
+    report([*lost, *cut], fail=options.fail_on_data_loss)
     spans = await _narrowed(options, spans, bounds)
     return split(spans, options.min_partitions, options.max_records_per_partition)
 
@@ -126,12 +117,5 @@ async def _narrowed(
         low = max(span.start, first[span.tp], bounds.offset_low)
         high = min(span.end, bounds.offset_high)
         if low < high:
-            narrowed.append(OffsetSpan(span.topic, span.topic_id, span.partition, low, high))
+            narrowed.append(replace(span, start=low, end=high))
     return narrowed
-
-
-def _report(losses: list[LostOffsets], options: SourceOptions) -> None:
-    if losses and options.fail_on_data_loss:
-        raise DataLossError(losses)
-    for loss in losses:
-        logger.warning("%s", loss)

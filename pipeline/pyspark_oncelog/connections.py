@@ -15,7 +15,6 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, TypeVar, cast
 
 from oncelog import Admin
@@ -50,47 +49,6 @@ class ProcessConnections:
             self._said.add(text)
         return new
 
-    def call(
-        self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, timeout_s: float
-    ) -> T:
-        """Run ``function(*args)`` on the loop; see the function of the same name."""
-        try:
-            return self._thread.call(function(*args), timeout_s)
-        except TimeoutError as error:
-            if isinstance(error, DeadlineExceededError):
-                raise
-            name = getattr(function, "__qualname__", repr(function))
-            raise DeadlineExceededError(
-                f"{name}: no answer within {timeout_s:g} s", definite=False
-            ) from error
-
-    def submit(self, coro: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run ``coro`` on the loop; who calls does not wait."""
-        return self._thread.submit(coro)
-
-    async def keep(self, key: Any, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return the object that is kept by ``key``.
-
-        If there is none, ``make`` makes it, once however many ask.
-        """
-        making = self._kept.get(key)
-        if making is None:
-            making = self._kept[key] = asyncio.ensure_future(make())
-            making.add_done_callback(partial(self._made, key))
-        return cast(T, await asyncio.shield(making))
-
-    def _made(self, key: Any, making: asyncio.Future[Any]) -> None:
-        failed = making.cancelled() or making.exception() is not None
-        if failed and self._kept.get(key) is making:
-            del self._kept[key]
-
-    def forget(self, key: Any) -> Any:
-        """Keep ``key`` no more; what was kept, or None if nothing was, or it is not made yet."""
-        making = self._kept.pop(key, None)
-        if making is None or not making.done() or making.cancelled() or making.exception():
-            return None
-        return making.result()
-
     def stop(self) -> None:
         """Close what is kept, and end the loop. Spark never asks for it; tests do."""
 
@@ -101,7 +59,7 @@ class ProcessConnections:
                 if hasattr(each, "close"):
                     await each.close()
 
-        self.call(close_all, timeout_s=DEADLINE_S)
+        self._thread.call(close_all(), DEADLINE_S)
         self._thread.stop()
 
 
@@ -122,25 +80,47 @@ def call(
 
     :raises DeadlineExceededError: no result within ``timeout_s`` seconds.
     """
-    return here().call(function, *args, timeout_s=timeout_s)
+    try:
+        return here()._thread.call(function(*args), timeout_s)
+    except TimeoutError as error:
+        if isinstance(error, DeadlineExceededError):
+            raise
+        name = getattr(function, "__qualname__", repr(function))
+        raise DeadlineExceededError(
+            f"{name}: no answer within {timeout_s:g} s", definite=False
+        ) from error
 
 
 def submit(coro: Coroutine[Any, Any, T]) -> Future[T]:
     """Run ``coro`` on the process's loop without waiting; what was submitted first runs first."""
-    return here().submit(coro)
+    return here()._thread.submit(coro)
 
 
 async def keep(key: Any, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Return the object that this process keeps by ``key``; call it on the loop.
 
-    If there is none, ``make`` makes it.
+    If there is none, ``make`` makes it, once however many ask.
     """
-    return await here().keep(key, make)
+    kept = here()._kept
+    making = kept.get(key)
+    if making is None:
+        making = kept[key] = asyncio.ensure_future(make())
+
+        def made(making: asyncio.Future[Any]) -> None:
+            failed = making.cancelled() or making.exception() is not None
+            if failed and kept.get(key) is making:
+                del kept[key]
+
+        making.add_done_callback(made)
+    return cast(T, await asyncio.shield(making))
 
 
 def forget(key: Any) -> Any:
-    """Take what is kept by ``key`` out, for it proved to be of no use; None if nothing was."""
-    return here().forget(key)
+    """Keep ``key`` no more; return what was kept, or None if nothing was, or it is not made yet."""
+    making = here()._kept.pop(key, None)
+    if making is None or not making.done() or making.cancelled() or making.exception():
+        return None
+    return making.result()
 
 
 async def started_admin(bootstrap: str) -> Admin:
@@ -155,11 +135,3 @@ async def started_admin(bootstrap: str) -> Admin:
         return admin
 
     return await keep(("admin", bootstrap), make)
-
-
-def admin(bootstrap: str, *, timeout_s: float = DEADLINE_S) -> Admin:
-    """Return the admin client to a caller that is not on the loop.
-
-    Its methods are to be awaited there, by ``call``.
-    """
-    return call(started_admin, bootstrap, timeout_s=timeout_s)

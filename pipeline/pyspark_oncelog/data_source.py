@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
@@ -70,13 +70,11 @@ class DefaultSource(DataSource):
         from pyspark_oncelog.batch_writer import BatchWriter
         from pyspark_oncelog.sink_options import SinkOptions
 
-        options: Any = SinkOptions.parse(self.options)
-        return BatchWriter(options, schema, overwrite)
+        return BatchWriter(SinkOptions.parse(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Make the sink of one micro-batch."""
         from pyspark_oncelog.sink_options import SinkOptions
         from pyspark_oncelog.stream_writer import StreamWriter
 
-        options: Any = SinkOptions.parse(self.options)
-        return StreamWriter(options, schema, overwrite)
+        return StreamWriter(SinkOptions.parse(self.options), schema, overwrite)

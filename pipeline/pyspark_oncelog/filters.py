@@ -77,12 +77,11 @@ class Bounds:
             self._below(name, value + 1)
 
     def _among(self, name: str, values: list[Any]) -> None:
+        chosen = frozenset(values)
         if name == "topic":
-            chosen = frozenset(values)
             self.topics = chosen if self.topics is None else self.topics & chosen
         elif name == "partition":
-            numbers = frozenset(values)
-            self.partitions = numbers if self.partitions is None else self.partitions & numbers
+            self.partitions = chosen if self.partitions is None else self.partitions & chosen
         else:
             self._at_least(name, min(values, default=OFFSET_END))
             self._below(name, max(values, default=-1) + 1)

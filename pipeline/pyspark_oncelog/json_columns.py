@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import tzinfo
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -51,59 +51,39 @@ class NotTabular(Exception):
     """The column is none that Arrow's reader can take."""
 
 
-@dataclass
-class Parsed:
-    """A column was parsed into these."""
-
-    pieces: list[pa.Array] = field(default_factory=list)
-    problems: list[tuple[int, str]] = field(default_factory=list)
-    """(which document, what of it did not fit)."""
-
-
 def read_column(
     raw: pa.Array, kind: pa.DataType, zone: Callable[[], tzinfo]
 ) -> tuple[pa.Array, list[tuple[int, str]]]:
-    """Read all documents of ``raw`` (binary) as ``kind``; return them, and which did not fit.
+    """Read all documents of ``raw`` (binary) as ``kind``.
 
     :param zone: that times without one count in; asked for only where there are such.
+    :returns: the documents; and of those that did not fit which it was, and what of it.
     """
-    done = Parsed()
-    documents: list[Documents] = []
+    pieces: list[pa.Array] = []
+    problems: list[tuple[int, str]] = []
+    documents = cache(lambda: Documents(kind, zone()))
 
-    def reader() -> Documents:
-        if not documents:
-            documents.append(Documents(kind, zone()))
-        return documents[0]
+    def read(raw: pa.Array, first: int) -> None:
+        try:
+            pieces.append(parse_column(raw, kind, zone))
+            return
+        except NotTabular:
+            pass
+        if len(raw) > FEW and tabular(kind):
+            size = -(-len(raw) // PARTS)
+            for start in range(0, len(raw), size):
+                read(raw.slice(start, size), first + start)
+            return
+        values: list[Any] = []
+        for index, document in enumerate(raw.to_pylist(), start=first):
+            value, problem = (None, None) if document is None else documents().read(document)
+            values.append(value)
+            if problem is not None:
+                problems.append((index, problem))
+        pieces.append(pa.array(values, kind))
 
-    _read(raw, kind, zone, reader, done, 0)
-    return pa.concat_arrays(done.pieces) if done.pieces else pa.nulls(0, kind), done.problems
-
-
-def _read(
-    raw: pa.Array,
-    kind: pa.DataType,
-    zone: Callable[[], tzinfo],
-    reader: Callable[[], Documents],
-    done: Parsed,
-    first: int,
-) -> None:
-    try:
-        done.pieces.append(parse_column(raw, kind, zone))
-        return
-    except NotTabular:
-        pass
-    if len(raw) > FEW and tabular(kind):
-        size = -(-len(raw) // PARTS)
-        for start in range(0, len(raw), size):
-            _read(raw.slice(start, size), kind, zone, reader, done, first + start)
-        return
-    values: list[Any] = []
-    for index, document in enumerate(raw.to_pylist()):
-        value, problem = (None, None) if document is None else reader().read(document)
-        values.append(value)
-        if problem is not None:
-            done.problems.append((first + index, problem))
-    done.pieces.append(pa.array(values, kind))
+    read(raw, 0)
+    return pa.concat_arrays(pieces) if pieces else pa.nulls(0, kind), problems
 
 
 def parse_column(raw: pa.Array, kind: pa.DataType, zone: Callable[[], tzinfo]) -> pa.Array:

@@ -123,13 +123,11 @@ class Documents:
         }
 
         def read(text: str, at: int) -> tuple[Any, int]:
-            if not _opens(text, at, Token.OBJECT):
-                return None, at + len("null")
+            at, more = _open(text, at, Token.OBJECT)
+            if more is None:
+                return None, at
             row: list[Any] = [None] * len(names)
-            at = after_space(text, at + 1)
-            if text.startswith("}", at):
-                return tuple(row), at + 1
-            while True:
+            while more:
                 name, at = name_of(text, at)
                 if name in readers:
                     index, field = readers[name]
@@ -137,15 +135,12 @@ class Documents:
                         row[index], at = field(text, at)
                     except Misfit as error:
                         if self._problem is None:
-                            self._problem = (
-                                f"{path}.{name}: {error}" if path else f"{name}: {error}"
-                            )
+                            self._problem = f"{f'{path}.' if path else ''}{name}: {error}"
                         at = after_value(text, at)
                 else:
                     at = after_value(text, at)
                 at, more = _next(text, at, "}")
-                if not more:
-                    return tuple(row), at
+            return tuple(row), at
 
         return read
 
@@ -153,18 +148,15 @@ class Documents:
         item = self._reader(kind.value_type, f"{path}[]")
 
         def read(text: str, at: int) -> tuple[Any, int]:
-            if not _opens(text, at, Token.ARRAY):
-                return None, at + len("null")
+            at, more = _open(text, at, Token.ARRAY)
+            if more is None:
+                return None, at
             values: list[Any] = []
-            at = after_space(text, at + 1)
-            if text.startswith("]", at):
-                return values, at + 1
-            while True:
+            while more:
                 value, at = item(text, at)
                 values.append(value)
                 at, more = _next(text, at, "]")
-                if not more:
-                    return values, at
+            return values, at
 
         return read
 
@@ -172,19 +164,16 @@ class Documents:
         item = self._reader(kind.item_type, f"{path}{{}}")
 
         def read(text: str, at: int) -> tuple[Any, int]:
-            if not _opens(text, at, Token.OBJECT):
-                return None, at + len("null")
+            at, more = _open(text, at, Token.OBJECT)
+            if more is None:
+                return None, at
             values: list[tuple[str, Any]] = []
-            at = after_space(text, at + 1)
-            if text.startswith("}", at):
-                return values, at + 1
-            while True:
+            while more:
                 name, at = name_of(text, at)
                 value, at = item(text, at)
                 values.append((storable(name), value))
                 at, more = _next(text, at, "}")
-                if not more:
-                    return values, at
+            return values, at
 
         return read
 
@@ -201,17 +190,22 @@ def decoded(document: bytes) -> str:
         return whole.decode(errors="replace")
 
 
-def _opens(text: str, at: int, wanted: Token) -> bool:
-    """Return whether a value that should be ``wanted`` is one, and not null.
+def _open(text: str, at: int, wanted: Token) -> tuple[int, bool | None]:
+    """Return where reading goes on in a value that should be ``wanted``, and whether it has parts.
+
+    That is None for null, and reading goes on behind it then.
 
     :raises Misfit: it is neither.
     """
-    found, shown, _ = token(text, at)
+    found, shown, end = token(text, at)
     if found is Token.NULL:
-        return False
+        return end, None
     if found is not wanted:
         raise Misfit(f"{_shown(found, shown)} is not {wanted.value}")
-    return True
+    at = after_space(text, end)
+    if text.startswith("}" if wanted is Token.OBJECT else "]", at):
+        return at + 1, False
+    return at, True
 
 
 def _next(text: str, at: int, closing: str) -> tuple[int, bool]:

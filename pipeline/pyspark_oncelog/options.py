@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from oncelog import defaults
 from pyspark_oncelog.ddl import check_json_ddl
@@ -57,6 +58,31 @@ NAMES = {
     )
 }  # fmt: skip
 """Every option of the source as it comes, and as it is written."""
+
+_PARSED: dict[str, tuple[Any, ...]] = {
+    "by_timestamp_strategy": (
+        "startingOffsetsByTimestampStrategy", parse_choice, ("error", "latest"),
+    ),
+    "max_offsets_per_trigger": ("maxOffsetsPerTrigger", parse_count),
+    "min_offsets_per_trigger": ("minOffsetsPerTrigger", parse_count),
+    "max_trigger_delay_ms": ("maxTriggerDelay", parse_duration_ms),
+    "min_partitions": ("minPartitions", parse_count, 1, 100_000),
+    "max_records_per_partition": ("maxRecordsPerPartition", parse_count),
+    "fail_on_data_loss": ("failOnDataLoss", parse_bool),
+    "include_headers": ("includeHeaders", parse_bool),
+    "include_misfits": ("includeMisfits", parse_bool),
+    "isolation_level": ("isolationLevel", parse_choice, ("read_committed", "read_uncommitted")),
+    "key_format": ("keyFormat", parse_choice, FORMATS),
+    "value_format": ("valueFormat", parse_choice, FORMATS),
+    "decode_mode": ("decodeMode", parse_choice, ("permissive", "failfast")),
+    "poll_timeout_ms": ("kafkaConsumer.pollTimeoutMs", parse_duration_ms),
+    "driver_timeout_ms": ("driverTimeoutMs", parse_duration_ms),
+    "latest_offset_wait_ms": ("latestOffsetWaitMs", parse_duration_ms),
+    "records_per_arrow_batch": ("recordsPerArrowBatch", parse_count, 1, 10_000_000),
+    "fetch_bytes": ("fetchBytes", parse_count, 1, 1 << 30),
+}  # fmt: skip
+"""A field of the options is what a parser makes of the option of a name; without it the field has
+its default."""
 
 REFUSED = {
     "group.id": "a query's place is its checkpoint. To see its lag in a group, give groupId",
@@ -148,38 +174,19 @@ class SourceOptions:
         """
         given = {key.lower(): str(value) for key, value in options.items()}
         _refuse(given)
-        reading = _OptionsReading(given)
         parsed = cls(
             bootstrap_servers=find_bootstrap(given),
             **_topics(given),  # type: ignore[arg-type]
             starting=_point(given, "starting"),
             ending=_point(given, "ending") or OffsetPoint("latest"),
-            by_timestamp_strategy=reading.choice(
-                "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
-            ),
-            max_offsets_per_trigger=reading.count("maxOffsetsPerTrigger"),
-            min_offsets_per_trigger=reading.count("minOffsetsPerTrigger"),
-            max_trigger_delay_ms=reading.duration("maxTriggerDelay", cls.max_trigger_delay_ms),
-            min_partitions=reading.count("minPartitions", high=100_000),
-            max_records_per_partition=reading.count("maxRecordsPerPartition"),
-            fail_on_data_loss=reading.bool("failOnDataLoss", True),
-            include_headers=reading.bool("includeHeaders", False),
-            include_misfits=reading.bool("includeMisfits", False),
-            group_id=_group(given, reading),
-            isolation_level=reading.choice(
-                "isolationLevel", ("read_committed", "read_uncommitted"), cls.isolation_level
-            ),
-            key_format=reading.choice("keyFormat", FORMATS, "binary"),
-            value_format=reading.choice("valueFormat", FORMATS, "binary"),
+            **{
+                field: parse(name, given[name.lower()], *more)
+                for field, (name, parse, *more) in _PARSED.items()
+                if name.lower() in given
+            },
+            group_id=_group(given),
             key_schema=given.get("keyschema", ""),
             value_schema=given.get("valueschema", ""),
-            decode_mode=reading.choice("decodeMode", ("permissive", "failfast"), "permissive"),
-            poll_timeout_ms=reading.duration("kafkaConsumer.pollTimeoutMs", cls.poll_timeout_ms),
-            driver_timeout_ms=reading.duration("driverTimeoutMs", cls.driver_timeout_ms),
-            latest_offset_wait_ms=reading.duration("latestOffsetWaitMs", cls.latest_offset_wait_ms),
-            records_per_arrow_batch=reading.count("recordsPerArrowBatch", high=10_000_000)
-            or cls.records_per_arrow_batch,
-            fetch_bytes=reading.count("fetchBytes", high=1 << 30) or cls.fetch_bytes,
         )
         parsed._check()
         parsed._check_mode(given, streaming)
@@ -222,29 +229,6 @@ class SourceOptions:
                 raise OptionError("endingOffsets=earliest: a batch query would find nothing")
             _refuse_numbers("startingOffsets", self.starting, -1, "latest (-1)")
             _refuse_numbers("endingOffsets", self.ending, -2, "earliest (-2)")
-
-
-class _OptionsReading:
-    """Options are read by name, with their defaults."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
-
-    def bool(self, name: str, default: bool) -> bool:
-        text = self._given.get(name.lower())
-        return default if text is None else parse_bool(name, text)
-
-    def count(self, name: str, *, high: int = 2**63 - 1) -> int | None:
-        text = self._given.get(name.lower())
-        return None if text is None else parse_count(name, text, high=high)
-
-    def duration(self, name: str, default: int) -> int:
-        text = self._given.get(name.lower())
-        return default if text is None else parse_duration_ms(name, text)
-
-    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        text = self._given.get(name.lower())
-        return default if text is None else parse_choice(name, text, choices)
 
 
 def _refuse(given: dict[str, str]) -> None:
@@ -298,14 +282,14 @@ def _point(given: Mapping[str, str], side: str) -> OffsetPoint | None:
     return parse_offsets(name, text)
 
 
-def _group(given: Mapping[str, str], reading: _OptionsReading) -> str:
+def _group(given: Mapping[str, str]) -> str:
     """Return the group that shows the query's progress.
 
     Without ``groupId`` the name is made of what is read: Spark tells a source neither the query's
     name nor its checkpoint. Two queries that read the same then share it, and it shows whichever
     spoke last.
     """
-    if not reading.bool("publishProgress", True):
+    if not parse_bool("publishProgress", given.get("publishprogress", "true")):
         return ""
     named = given.get("groupid", "").strip()
     if "groupid" in given and not named:
@@ -322,8 +306,3 @@ def _refuse_numbers(name: str, point: OffsetPoint | None, number: int, told: str
         return
     if any(number in offsets.values() for offsets in point.offsets.values()):
         raise OptionError(f"{name}: {told} makes no sense in a batch query")
-
-
-def known_names() -> Iterable[str]:
-    """Return the options of the source, as they are written."""
-    return NAMES.values()

@@ -12,12 +12,15 @@ Rules
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 
 from pyspark_oncelog.offsets import SourcePartition
+
+logger = logging.getLogger(__name__)
 
 
 class DataLossError(Exception):
@@ -59,6 +62,17 @@ class LostOffsets:
         if self.end <= self.first:
             told = f"{self.partition}: what was to be read from offset {self.first} is lost"
         return f"{told}: {self.cause.value}{f' ({self.note})' if self.note else ''}"
+
+
+def report(losses: Sequence[LostOffsets], *, fail: bool) -> None:
+    """Log what is lost, or fail because of it.
+
+    :raises DataLossError: something is lost, and ``fail``.
+    """
+    if losses and fail:
+        raise DataLossError(losses)
+    for loss in losses:
+        logger.warning("%s", loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +166,7 @@ def _shared_out(sizes: Sequence[int], counts: Sequence[int], missing: int) -> li
 
 def _cut(span: OffsetSpan, count: int) -> list[OffsetSpan]:
     marks = [span.start + span.size * number // count for number in range(count + 1)]
-    return [
-        OffsetSpan(span.topic, span.topic_id, span.partition, low, high)
-        for low, high in pairwise(marks)
-    ]
+    return [replace(span, start=low, end=high) for low, high in pairwise(marks)]
 
 
 def retention_losses(
@@ -167,18 +178,10 @@ def retention_losses(
     for span in spans:
         begin = earliest.get(span.tp, span.start)
         if span.start < begin and span.size > 0:
-            losses.append(
-                LostOffsets(
-                    span.tp,
-                    Cause.RETENTION,
-                    span.start,
-                    min(begin, span.end),
-                    f"the log begins at offset {begin} now",
-                )
-            )
-            span = OffsetSpan(
-                span.topic, span.topic_id, span.partition, min(begin, span.end), span.end
-            )
+            note = f"the log begins at offset {begin} now"
+            first = min(begin, span.end)
+            losses.append(LostOffsets(span.tp, Cause.RETENTION, span.start, first, note))
+            span = replace(span, start=first)
         left.append(span)
     return left, losses
 
@@ -198,6 +201,6 @@ def tail_losses(
             note = f"the log ends at offset {end} now"
             first = max(span.start, end)
             losses.append(LostOffsets(span.tp, Cause.TRUNCATED, first, span.end, note))
-            span = OffsetSpan(span.topic, span.topic_id, span.partition, min(span.start, end), end)
+            span = replace(span, start=min(span.start, end), end=end)
         left.append(span)
     return left, losses

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from oncelog import Consumer, TopicPartition
@@ -80,33 +80,28 @@ async def find_topics(options: SourceOptions, missing_ok: bool = False) -> Topic
     return Topics(ids, tuple(partitions))
 
 
-async def ends(
-    options: SourceOptions, partitions: Iterable[SourcePartition], timestamp: int
-) -> dict[SourcePartition, int]:
-    """Return the first (-2) or last (-1) offset of each partition."""
-    wanted = [TopicPartition(*tp) for tp in partitions]
-    if not wanted:
-        return {}
-    consumer = await _consumer(options)
-    if timestamp == EARLIEST:
-        found = await consumer.beginning_offsets(wanted)
-    else:
-        found = await consumer.end_offsets(wanted)
-    return {SourcePartition(*tp): offset for tp, offset in found.items()}
-
-
 async def earliest(
     options: SourceOptions, partitions: Iterable[SourcePartition]
 ) -> dict[SourcePartition, int]:
     """Return where each log begins."""
-    return await ends(options, partitions, EARLIEST)
+    return await _ask(options, partitions, Consumer.beginning_offsets)
 
 
 async def latest(
     options: SourceOptions, partitions: Iterable[SourcePartition]
 ) -> dict[SourcePartition, int]:
     """Return where the readable part of each log ends."""
-    return await ends(options, partitions, LATEST)
+    return await _ask(options, partitions, Consumer.end_offsets)
+
+
+async def _ask(
+    options: SourceOptions,
+    partitions: Iterable[SourcePartition],
+    question: Callable[[Consumer, list[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]],
+) -> dict[SourcePartition, int]:
+    wanted = [TopicPartition(*tp) for tp in partitions]
+    found = await question(await _consumer(options), wanted) if wanted else {}
+    return {SourcePartition(*tp): offset for tp, offset in found.items()}
 
 
 async def wait_for_records(
@@ -168,7 +163,7 @@ async def _at_times(
         return {}
     consumer = await _consumer(options)
     found = await consumer.offsets_for_times({TopicPartition(*tp): t for tp, t in times.items()})
-    answers = {SourcePartition(*tp): answer for tp, answer in found.items()}
+    answers = {tp: found[TopicPartition(*tp)] for tp in times}
     beyond = [tp for tp in times if answers[tp] is None]
     if beyond and begin and options.by_timestamp_strategy == "error":
         raise OptionError(
@@ -176,11 +171,7 @@ async def _at_times(
             " startingOffsetsByTimestampStrategy=latest would begin at its end"
         )
     last = await latest(options, beyond)
-    offsets: dict[SourcePartition, int] = {}
-    for tp in times:
-        answer = answers[tp]
-        offsets[tp] = last[tp] if answer is None else answer.offset
-    return offsets
+    return {tp: last[tp] if answer is None else answer.offset for tp, answer in answers.items()}
 
 
 async def publish(

@@ -14,7 +14,7 @@ from pyspark_oncelog import driver_notes
 from pyspark_oncelog.sink_options import SinkOptions
 
 if TYPE_CHECKING:
-    from oncelog import Receipt, Ticket
+    from oncelog import Receipt, SharedTransaction, Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -114,19 +114,17 @@ async def _next_ordinal(servers: str) -> int:
 
 
 async def _commit(ticket: Ticket, receipts: Sequence[Receipt]) -> None:
-    from oncelog import SharedTransaction
-    from pyspark_oncelog import connections
-
-    admin = await connections.started_admin(ticket.bootstrap_servers)
-    owner = SharedTransaction(ticket, over=admin, max_block_ms=int(END_TIMEOUT_S * 1000))
-    await owner.commit(receipts)
+    await (await _owner(ticket)).commit(receipts)
 
 
 async def _abort(ticket: Ticket) -> bool:
     """Abort the transaction; return whether it is committed."""
+    return (await (await _owner(ticket)).abort()).committed
+
+
+async def _owner(ticket: Ticket) -> SharedTransaction:
     from oncelog import SharedTransaction
     from pyspark_oncelog import connections
 
     admin = await connections.started_admin(ticket.bootstrap_servers)
-    owner = SharedTransaction(ticket, over=admin, max_block_ms=int(END_TIMEOUT_S * 1000))
-    return (await owner.abort()).committed
+    return SharedTransaction(ticket, over=admin, max_block_ms=int(END_TIMEOUT_S * 1000))

@@ -12,7 +12,6 @@ Rules
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -25,15 +24,13 @@ from oncelog.errors import (
 )
 from pyspark_oncelog import connections, questions
 from pyspark_oncelog.arrow_columns import Making, record_batch
-from pyspark_oncelog.planning import Cause, DataLossError, LostOffsets, OffsetSpan
+from pyspark_oncelog.planning import Cause, LostOffsets, OffsetSpan, report
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from oncelog import ColumnBatch
     from pyspark_oncelog.options import SourceOptions
-
-logger = logging.getLogger(__name__)
 
 
 def read_span(
@@ -124,10 +121,9 @@ async def _skip(consumer: Consumer, span: OffsetSpan, options: SourceOptions) ->
         note = f"the log begins at offset {begin} now"
         loss = LostOffsets(span.tp, Cause.RETENTION, position, min(begin, span.end), note)
     else:
-        loss = LostOffsets(
-            span.tp, Cause.TRUNCATED, position, span.end, "the offset is out of range"
-        )
-    _lost(loss, options)
+        note = "the offset is out of range"
+        loss = LostOffsets(span.tp, Cause.TRUNCATED, position, span.end, note)
+    report([loss], fail=options.fail_on_data_loss)
     if position >= begin or begin >= span.end:
         return False
     consumer.seek(tp, begin)
@@ -143,7 +139,8 @@ async def _explain(consumer: Consumer, span: OffsetSpan, options: SourceOptions)
     if end >= span.end:
         return False
     note = f"the log ends at offset {end} now"
-    _lost(LostOffsets(span.tp, Cause.TRUNCATED, end, span.end, note), options)
+    loss = LostOffsets(span.tp, Cause.TRUNCATED, end, span.end, note)
+    report([loss], fail=options.fail_on_data_loss)
     return await consumer.position(TopicPartition(span.topic, span.partition)) >= end
 
 
@@ -156,14 +153,9 @@ async def _check_topic(span: OffsetSpan, options: SourceOptions) -> bool:
     if topic.error is not None and not isinstance(topic.error, UnknownTopicOrPartitionError):
         raise topic.error
     cause = Cause.RECREATED if topic.error is None else Cause.DELETED
-    _lost(LostOffsets(span.tp, cause, span.start, span.end), options)
+    loss = LostOffsets(span.tp, cause, span.start, span.end)
+    report([loss], fail=options.fail_on_data_loss)
     return False
-
-
-def _lost(loss: LostOffsets, options: SourceOptions) -> None:
-    if options.fail_on_data_loss:
-        raise DataLossError([loss])
-    logger.warning("%s", loss)
 
 
 async def _end(consumer: Consumer, key: tuple[object, ...] | None) -> None:

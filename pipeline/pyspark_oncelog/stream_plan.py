@@ -11,7 +11,6 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -21,11 +20,11 @@ from pyspark_oncelog.offsets import LogOffsets, SourcePartition, make_offsets
 from pyspark_oncelog.option_values import OffsetPoint
 from pyspark_oncelog.planning import (
     Cause,
-    DataLossError,
     LostOffsets,
     OffsetSpan,
     enough,
     limited,
+    report,
     retention_losses,
     split,
     tail_losses,
@@ -33,8 +32,6 @@ from pyspark_oncelog.planning import (
 
 if TYPE_CHECKING:
     from pyspark_oncelog.options import SourceOptions
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -149,25 +146,15 @@ class StreamPlan:
             lambda ends: not _behind(start, ids, ends),
             SETTLE_S,
         )
-        self._report(
-            [
-                LostOffsets(
-                    tp,
-                    Cause.TRUNCATED,
-                    found[tp],
-                    start.get(tp) or 0,
-                    f"the log ends at offset {found[tp]} now",
-                )
-                for tp in _behind(start, ids, found)
-            ]
-        )
+        losses = []
+        for tp in _behind(start, ids, found):
+            note = f"the log ends at offset {found[tp]} now"
+            losses.append(LostOffsets(tp, Cause.TRUNCATED, found[tp], start.get(tp) or 0, note))
+        self._report(losses)
         return found
 
     async def _ask_again(
-        self,
-        ask: Callable[[], Awaitable[T]],
-        is_sound: Callable[[T], bool],
-        within_s: float,
+        self, ask: Callable[[], Awaitable[T]], is_sound: Callable[[T], bool], within_s: float
     ) -> T:
         """Return the first answer that is sound, or the one that must be believed."""
         believed_at = time.monotonic() + min(within_s, self._options.driver_timeout_ms / 2000)
@@ -202,10 +189,7 @@ class StreamPlan:
         return split(spans, options.min_partitions, options.max_records_per_partition)
 
     def _report(self, losses: list[LostOffsets]) -> None:
-        if losses and self._options.fail_on_data_loss:
-            raise DataLossError(losses)
-        for loss in losses:
-            logger.warning("%s", loss)
+        report(losses, fail=self._options.fail_on_data_loss)
 
 
 def _begin(start: LogOffsets, latest: LogOffsets, tp: SourcePartition) -> int:

@@ -72,7 +72,7 @@ def write_in_transaction(
     except BaseException as error:
         connections.call(writer.__aexit__, type(error), error, None, timeout_s=timeout_s)
         raise
-    connections.call(_keep, _writer_key(options), writer, timeout_s=timeout_s)
+    connections.call(_keep, _key("writer", options), writer, timeout_s=timeout_s)
     return TaskMessage(Outcome.WRITTEN, count, ticket.to_json(), receipt)
 
 
@@ -96,7 +96,7 @@ def write_at_once(
     except BaseException:
         connections.call(_drop, producer, timeout_s=timeout_s)
         raise
-    connections.call(_keep, _producer_key(options), producer, timeout_s=timeout_s)
+    connections.call(_keep, _key("producer", options), producer, timeout_s=timeout_s)
     return TaskMessage(Outcome.WRITTEN, count)
 
 
@@ -163,23 +163,18 @@ def _send(
 
 async def _joined(options: SinkOptions, ticket: Ticket, attempt: str) -> SharedWriter:
     """Return a writer of the ticket's transaction: the one that is kept, or a new one."""
-    kept: SharedWriter | None = connections.forget(_writer_key(options))
+    kept: SharedWriter | None = connections.forget(_key("writer", options))
     if kept is not None:
         try:
             await kept.rejoin(ticket, writer=attempt)
         except TransactionAlreadyCommittedError:
-            await _keep(_writer_key(options), kept)
+            await _keep(_key("writer", options), kept)
             raise
         except BaseException:
             await _drop(kept)
             raise
         return kept
-    return await join(
-        ticket,
-        writer=attempt,
-        partitioner=options.partitioner,
-        **_client_options(options),
-    )
+    return await join(ticket, writer=attempt, **_client_options(options))
 
 
 async def _sealed(writer: SharedWriter) -> str:
@@ -188,14 +183,10 @@ async def _sealed(writer: SharedWriter) -> str:
 
 
 async def _producer(options: SinkOptions) -> Producer:
-    kept: Producer | None = connections.forget(_producer_key(options))
+    kept: Producer | None = connections.forget(_key("producer", options))
     if kept is not None:
         return kept
-    producer = Producer(
-        options.bootstrap_servers,
-        partitioner=options.partitioner,
-        **_client_options(options),
-    )
+    producer = Producer(options.bootstrap_servers, **_client_options(options))
     await producer.start()
     return producer
 
@@ -223,23 +214,16 @@ async def _drop(client: SharedWriter | Producer) -> None:
 # ------------------------------------------------------------------------------ names
 
 
-def _writer_key(options: SinkOptions) -> tuple[Any, ...]:
-    return ("writer", *_client_key(options))
-
-
-def _producer_key(options: SinkOptions) -> tuple[Any, ...]:
-    return ("producer", *_client_key(options))
-
-
-def _client_key(options: SinkOptions) -> tuple[Any, ...]:
-    """Return a key that is equal for all tasks that may send with the same client."""
+def _key(kind: str, options: SinkOptions) -> tuple[Any, ...]:
+    """Return a key that is equal for all tasks that may send with the same client of a kind."""
     settings = tuple(sorted(options.client.items()))
-    return options.bootstrap_servers, options.partitioner, settings
+    return kind, options.bootstrap_servers, options.partitioner, settings
 
 
 def _client_options(options: SinkOptions) -> dict[str, Any]:
     size = min(BATCH_BYTES, options.client.get("buffer_memory", BATCH_BYTES))
-    return {"client_id": "oncelog-spark", "batch_size": size, **options.client}
+    own = {"client_id": "oncelog-spark", "partitioner": options.partitioner, "batch_size": size}
+    return {**own, **options.client}
 
 
 def _timeout_s(options: SinkOptions) -> float:

@@ -46,11 +46,9 @@ def _of_task() -> str | None:
 
 
 def _of_worker() -> str | None:
-    frame = sys._getframe()
-    above = frame.f_back
+    above = sys._getframe().f_back
     while above is not None:
-        settings = above.f_locals.get(WORKER_VARIABLE)
-        name = getattr(settings, "timezone", None)
+        name = getattr(above.f_locals.get(WORKER_VARIABLE), "timezone", None)
         if isinstance(name, str):
             return name
         above = above.f_back

@@ -93,7 +93,7 @@ async def beside(work: Callable[[], T]) -> T:
 
 def _end_clients() -> None:
     here = connections.here()
-    clients: list[Any] = [here.forget(key) for key in list(here._kept)]
+    clients: list[Any] = [connections.forget(key) for key in list(here._kept)]
 
     async def close(client: Any) -> None:
         await client.close()

@@ -72,7 +72,7 @@ def test_what_could_not_be_made_is_tried_again() -> None:
 @pytest.mark.usefixtures("fresh_connections")
 def test_nobody_at_the_address() -> None:
     with pytest.raises(NoBrokersAvailableError):
-        connections.admin("127.0.0.1:1")
+        connections.call(connections.started_admin, "127.0.0.1:1")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -13,7 +13,6 @@ from pyspark_oncelog.options import (
     REFUSED,
     SourceOptions,
     find_bootstrap,
-    known_names,
     names_a_source,
 )
 
@@ -177,7 +176,7 @@ def test_where_a_beginning_depends_on_the_moment() -> None:
 
 def test_names_are_written_as_in_the_guide() -> None:
     assert all(key == name.lower() for key, name in NAMES.items())
-    assert "maxOffsetsPerTrigger" in known_names()
+    assert "maxOffsetsPerTrigger" in NAMES.values()
 
 
 def test_a_json_schema_is_read_when_it_is_given() -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_oncelog.runner import environment
 from pyspark_oncelog.runner.functions import SESSION, arguments_of, find_function
@@ -21,6 +21,7 @@ from pyspark_oncelog.runner.job import FORMAT, Job, JobError, Source
 if TYPE_CHECKING:
     from oncelog import Admin
 
+T = TypeVar("T")
 CLUSTER_DEADLINE_S = 15.0
 
 
@@ -71,12 +72,13 @@ def _machine(submitted: bool) -> Iterable[Finding]:
 
 def _options(job: Job) -> Iterable[Finding]:
     """Check the options by the data source's own parsers, which need no Spark."""
+    from pyspark_oncelog.ddl import check_ddl
     from pyspark_oncelog.options import SourceOptions
     from pyspark_oncelog.sink_options import SinkOptions
 
     for source in job.sources:
         if source.schema is not None:
-            yield _options_finding(source.name, _check_schema, {"schema": source.schema})
+            yield _options_finding(source.name, partial(check_ddl, "schema"), source.schema)
         if source.format == FORMAT:
             parse = partial(SourceOptions.parse, streaming=not source.batch)
             yield _options_finding(source.name, parse, job.source_options(source))
@@ -84,21 +86,13 @@ def _options(job: Job) -> Iterable[Finding]:
         yield _options_finding("sink", SinkOptions.parse, job.sink_options())
 
 
-def _check_schema(given: dict[str, str]) -> None:
-    from pyspark_oncelog.ddl import check_ddl
-
-    check_ddl("schema", given["schema"])
-
-
-def _lowered(options: dict[str, str]) -> dict[str, str]:
+def _lowered(options: Mapping[str, str]) -> dict[str, str]:
     return {key.lower(): value for key, value in options.items()}
 
 
-def _options_finding(
-    about: str, parse: Callable[[dict[str, str]], object], options: dict[str, str]
-) -> Finding:
+def _options_finding(about: str, parse: Callable[[T], object], given: T) -> Finding:
     try:
-        parse(options)
+        parse(given)
     except Exception as error:
         return Finding(False, about, str(error) or type(error).__name__)
     return Finding(True, about, "options are understood")
@@ -140,7 +134,7 @@ async def _topics(job: Job, admin: Admin) -> list[Finding]:
     for source in job.sources:
         found += [_topic(topic, source.name, there) for topic in topics_of(source)]
     if job.sink.format == FORMAT:
-        named = {key.lower(): value for key, value in job.sink_options().items()}.get("topic")
+        named = _lowered(job.sink_options()).get("topic")
         if named:
             found.append(_topic(named, "sink", there))
     return found
@@ -157,7 +151,7 @@ def topics_of(source: Source) -> list[str]:
     """Return the topics that a source names outright; a pattern names none."""
     if source.format != FORMAT:
         return []
-    options = _lowered(dict(source.options))
+    options = _lowered(source.options)
     if "assign" in options:
         try:
             assigned = json.loads(options["assign"])

@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyspark_oncelog.runner.functions import SESSION, arguments_of, find_function, module_file
@@ -130,14 +131,8 @@ def outgoing(job: Job, frame: DataFrame) -> DataFrame:
         if KEY in frame.columns and keys != (KEY,):
             raise JobError(["[sink] key is set, and the result has a column 'key' as well"])
     if VALUE not in frame.columns:
-        packed = [
-            functions.to_json(
-                functions.struct(*(functions.col(f"`{name}`") for name in frame.columns))
-            ).alias(VALUE)
-        ]
-        if keys:
-            packed.insert(0, _key(keys).alias(KEY))
-        return frame.select(*packed)
+        packed = [_key(keys).alias(KEY)] if keys else []
+        return frame.select(*packed, _json_of(frame.columns).alias(VALUE))
     if keys and keys != (KEY,):
         frame = frame.withColumn(KEY, _key(keys))
         frame = frame.drop(*(name for name in keys if name not in (KEY, VALUE)))
@@ -150,12 +145,13 @@ def outgoing(job: Job, frame: DataFrame) -> DataFrame:
 def _key(names: tuple[str, ...]) -> Any:
     from pyspark.sql import functions
 
-    columns = [functions.col(f"`{name}`") for name in names]
-    return (
-        columns[0].cast("string")
-        if len(columns) == 1
-        else functions.to_json(functions.struct(*columns))
-    )
+    return functions.col(f"`{names[0]}`").cast("string") if len(names) == 1 else _json_of(names)
+
+
+def _json_of(names: Iterable[str]) -> Any:
+    from pyspark.sql import functions
+
+    return functions.to_json(functions.struct(*(functions.col(f"`{name}`") for name in names)))
 
 
 def _require(frame: DataFrame, names: Any, what: str) -> None:

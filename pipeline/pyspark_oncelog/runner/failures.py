@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import re
 
+_APPEND = (
+    "an aggregate in append mode needs a watermark on its source, and a window of that column "
+    "among its groups"
+)
 HINTS = (
     (
         "DATA_SOURCE_NOT_FOUND",
@@ -24,20 +28,9 @@ HINTS = (
         "does not support Update mode",
         'set output_mode = "update" under [sink], which writes through foreachBatch',
     ),
-    (
-        "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION",
-        "an aggregate in append mode needs a watermark on its source, and a window of that column "
-        "among its groups",
-    ),
-    (
-        "Append output mode not supported",
-        "an aggregate in append mode needs a watermark on its source, and a window of that column "
-        "among its groups",
-    ),
-    (
-        "JAVA_GATEWAY_EXITED",
-        "Java did not start: 'java -version' must say 17 or newer",
-    ),
+    ("STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION", _APPEND),
+    ("Append output mode not supported", _APPEND),
+    ("JAVA_GATEWAY_EXITED", "Java did not start: 'java -version' must say 17 or newer"),
 )
 
 _LAST_PYTHON_ERROR = re.compile(

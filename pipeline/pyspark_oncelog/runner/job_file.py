@@ -45,15 +45,8 @@ from pyspark_oncelog.runner.job import (
 )
 
 JOB_KEYS = (
-    "name",
-    "bootstrap_servers",
-    "checkpoint",
-    "trigger",
-    "sources",
-    "query",
-    "sink",
-    "spark",
-)
+    "name", "bootstrap_servers", "checkpoint", "trigger", "sources", "query", "sink", "spark",
+)  # fmt: skip
 SOURCE_KEYS = ("format", "batch", "schema", "select", "watermark")
 QUERY_KEYS = ("sql", "sql_file", "function", "args")
 SINK_KEYS = ("format", "output_mode", "key")
@@ -205,15 +198,16 @@ class _DocumentReader:
         where = "[spark] "
         self._known(table, SPARK_KEYS, where)
         conf = self._table(table, "conf", where)
-        py_files = self._texts(table.get("py_files", ()), f"{where}py_files")
-        archives = self._texts(table.get("archives", ()), f"{where}archives")
+        places = {
+            key: tuple(map(self._place, self._texts(table.get(key, ()), f"{where}{key}")))
+            for key in ("py_files", "archives")
+        }
         return SparkSettings(
             master=self._text(table, "master", where),
             deploy_mode=self._text(table, "deploy_mode", where),
             conf={key: option_text(value) for key, value in _flat(conf)},
-            py_files=tuple(self._place(item) for item in py_files),
-            archives=tuple(self._place(item) for item in archives),
             log_level=self._text(table, "log_level", where),
+            **places,
         )
 
     # ------------------------------------------------------------------ values

@@ -35,19 +35,15 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._wanted = False
-
-    @property
-    def wanted(self) -> bool:
-        """Return whether the job is to stop."""
-        return self._wanted
+        self.wanted = False
+        """Whether the job is to stop."""
 
     def set(self, number: int | None = None) -> None:
         """Ask the job to stop.
 
         :param number: the signal that asked.
         """
-        self._wanted = True
+        self.wanted = True
         self.signal = number
 
 
@@ -119,7 +115,8 @@ def _run_in(
             view.started(event)
             watch(query, view, totals, stop, quiet)
         except BaseException:
-            _end(query)
+            with suppress(Exception):  # the failure's own exception is the one that counts
+                query.stop()
             raise
 
 
@@ -194,12 +191,6 @@ def _document(progress: Any) -> dict[str, Any] | None:
         return progress
     parsed: dict[str, Any] = json.loads(progress.json)
     return parsed
-
-
-def _end(query: Any) -> None:
-    """Stop a query after a failure, whose own exception is the one that counts."""
-    with suppress(Exception):
-        query.stop()
 
 
 def _active_session() -> SparkSession | None:

@@ -205,10 +205,10 @@ def test_the_guides_jobs_are_jobs(tmp_path: Path) -> None:
 
 
 def test_the_guide_knows_every_option() -> None:
-    from pyspark_oncelog.options import known_names
+    from pyspark_oncelog.options import NAMES
 
     guide = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
     internal = {"fetchOffset.numRetries", "fetchOffset.retryIntervalMs"}  # taken, and not needed
     assert [
-        name for name in known_names() if f"`{name}`" not in guide and name not in internal
+        name for name in NAMES.values() if f"`{name}`" not in guide and name not in internal
     ] == []
