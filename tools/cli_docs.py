@@ -12,7 +12,7 @@ import inspect
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 for folder in ("", "protocol", "runtime", "client", "cli"):
@@ -23,7 +23,6 @@ from tools.wire_docs import markdown, table  # noqa: E402
 
 from oncelog_cli import (  # noqa: E402
     clients,
-    command_tree,
     exits,
     group_offsets,
     offset_range,
@@ -31,6 +30,7 @@ from oncelog_cli import (  # noqa: E402
     record_text,
     render,
 )
+from oncelog_cli.command_tree import Leaf, leaves, parameters  # noqa: E402
 from oncelog_cli.main import app  # noqa: E402
 from oncelog_cli.shared_options import SHARED  # noqa: E402
 
@@ -47,29 +47,12 @@ groups and profiles. `oncelog --help-json` shows the commands with their options
 SHARED_INTRODUCTION = "Every command with `--bootstrap` has these as well."
 
 
-class Command(NamedTuple):
-    """A command does something: ``path`` is what is typed after ``oncelog``."""
-
-    path: str
-    click: Any
-    arguments: str = ""
-    """The text instead of the options, when another program takes them."""
-
-
-def every_command() -> list[Command]:
-    """Return all installed commands, groups' own included, in the order of the help."""
-    return [
-        Command(leaf.path, leaf.click, "[ARGUMENTS...]" if leaf.passes_through else "")
-        for leaf in command_tree.leaves()
-    ]
-
-
-def section(command: Command) -> str:
+def section(command: Leaf) -> str:
     """Return the section of one command: its words, its arguments, its options."""
-    parameters = [p for p in command.click.params if not getattr(p, "hidden", False)]
-    arguments = [p for p in parameters if p.param_type_name == "argument"]
-    options = [p for p in parameters if p.param_type_name == "option"]
-    taken = command.arguments or ("[OPTIONS]" if options else "")
+    arguments, options = parameters(command, "argument"), parameters(command, "option")
+    taken = "[OPTIONS]" if options else ""
+    if command.passes_through:
+        taken = "[ARGUMENTS...]"
     if is_shared(command):
         options = [option for option in options if option.name not in SHARED]
     usage = ["oncelog", command.path, *([taken] if taken else [])]
@@ -84,12 +67,12 @@ def section(command: Command) -> str:
     return "\n\n".join(parts)
 
 
-def is_shared(command: Command) -> bool:
+def is_shared(command: Leaf) -> bool:
     """Return whether a command has the options that the framework adds."""
     return any(parameter.name == "bootstrap" for parameter in command.click.params)
 
 
-def shared_options(commands: list[Command]) -> str:
+def shared_options(commands: list[Leaf]) -> str:
     """Return the options that are the same everywhere, and what they do."""
     first = next(command for command in commands if is_shared(command))
     options = [item for item in first.click.params if item.name in SHARED]
@@ -140,7 +123,7 @@ def paragraphs(docstring: str | None) -> str:
 def cli() -> str:
     """Return the whole page."""
     root = app.made()
-    commands = every_command()
+    commands = leaves()
     index = [
         [
             f"[oncelog {command.path}](#{f'oncelog {command.path}'.replace(' ', '-')})",

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 MICROSECONDS = 1000
 """The microseconds in one of the log's milliseconds."""
 
-Maker = Callable[[Sequence["ColumnBatch"], int, pa.DataType], pa.Array]
-
 
 @dataclass
 class Making:
@@ -93,14 +91,6 @@ def _binary(columns: Sequence[Sequence[bytes | None]]) -> pa.Array:
     return pa.array(joined, pa.binary())
 
 
-def _topics(batches: Sequence[ColumnBatch], count: int, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(batches[0].topic, kind), count)
-
-
-def _partitions(batches: Sequence[ColumnBatch], count: int, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(batches[0].partition, kind), count)
-
-
 def _offsets(batches: Sequence[ColumnBatch], count: int, kind: pa.DataType) -> pa.Array:
     first, last = batches[0].offsets[0], batches[-1].offsets[-1]
     if last - first + 1 == count:  # without gaps, however many batches
@@ -118,12 +108,16 @@ def _timestamps(batches: Sequence[ColumnBatch], count: int, kind: pa.DataType) -
             parts.append(pa.repeat(pa.scalar(times[0] * MICROSECONDS, pa.int64()), len(times)))
         else:
             parts.append(pc.multiply(_int64(times, pa.int64()), MICROSECONDS))
-    whole = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-    return whole.view(kind)
+    return _joined(parts).view(kind)
 
 
 def _timestamp_types(batches: Sequence[ColumnBatch], count: int, kind: pa.DataType) -> pa.Array:
-    parts = [pa.repeat(pa.scalar(batch.timestamp_type, kind), len(batch)) for batch in batches]
+    return _joined(
+        [pa.repeat(pa.scalar(batch.timestamp_type, kind), len(batch)) for batch in batches]
+    )
+
+
+def _joined(parts: list[pa.Array]) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
@@ -156,8 +150,10 @@ def _int64(numbers: Sequence[int], kind: pa.DataType) -> pa.Array:
 
 
 _MAKERS: dict[str, Any] = {
-    "topic": _topics,
-    "partition": _partitions,
+    "topic": lambda batches, count, kind: pa.repeat(pa.scalar(batches[0].topic, kind), count),
+    "partition": lambda batches, count, kind: pa.repeat(
+        pa.scalar(batches[0].partition, kind), count
+    ),
     "offset": _offsets,
     "timestamp": _timestamps,
     "timestampType": _timestamp_types,

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable
 from datetime import tzinfo
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -244,9 +245,10 @@ def _converter(kind: pa.DataType, zone: tzinfo) -> Convert:
     if pa.types.is_decimal(kind):
         return _decimals(kind.precision, kind.scale)
     if pa.types.is_timestamp(kind):
-        return _timestamps(zone) if kind.tz is not None else _timestamps_without_zone
+        without_zone = _texts("TIMESTAMP_NTZ", partial(parse_timestamp, zone=None))
+        return without_zone if kind.tz is None else _timestamps(zone)
     if pa.types.is_date(kind):
-        return _dates
+        return _texts("DATE", parse_date)
     if pa.types.is_binary(kind):
         return _bytes
 
@@ -331,16 +333,13 @@ def _timestamps(zone: tzinfo) -> Convert:
     return convert
 
 
-def _timestamps_without_zone(found: Token, shown: str) -> int:
-    if found is not Token.STRING:
-        raise Misfit(f"{_shown(found, shown)} is no TIMESTAMP_NTZ")
-    return _moment(parse_timestamp, shown, None)
+def _texts(name: str, parse: Callable[[str], int]) -> Convert:
+    def convert(found: Token, shown: str) -> int:
+        if found is not Token.STRING:
+            raise Misfit(f"{_shown(found, shown)} is no {name}")
+        return _moment(parse, shown)
 
-
-def _dates(found: Token, shown: str) -> int:
-    if found is not Token.STRING:
-        raise Misfit(f"{_shown(found, shown)} is no DATE")
-    return _moment(parse_date, shown)
+    return convert
 
 
 def _moment(parse: Callable[..., int], *arguments: Any) -> int:

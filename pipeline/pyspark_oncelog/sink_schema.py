@@ -19,6 +19,18 @@ OF_SOURCES = ("offset", "timestamptype")
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _BYTES = frozenset({"binary", "string"})
+_AS_BYTES = (
+    "binary or string. Cast it (col({0!r}).cast('string')), or make it JSON (to_json(col({0!r})))"
+)
+_WANTED = {
+    "key": _AS_BYTES.format("key"),
+    "value": _AS_BYTES.format("value"),
+    "topic": "string",
+    "partition": "int",
+    "timestamp": "timestamp. Of milliseconds: timestamp_millis(...); one that is part of the data"
+    " belongs into the value",
+    "headers": HEADERS_TYPE,
+}
 
 
 class SinkSchemaError(ValueError):
@@ -81,26 +93,17 @@ def _refuse(name: str, schema: StructType) -> None:
 
 def _check_type(name: str, kind: DataType) -> None:
     text = kind.simpleString()
-    if name in ("key", "value"):
-        if text not in _BYTES and not text.startswith(("char(", "varchar(")):
-            raise SinkSchemaError(
-                f"column {name!r} is {text}: must be binary or string. Cast it"
-                f" (col({name!r}).cast('string')), or make it JSON (to_json(col({name!r})))"
-            )
-    elif name == "topic":
-        if text != "string" and not text.startswith(("char(", "varchar(")):
-            raise SinkSchemaError(f"column 'topic' is {text}: must be string")
-    elif name == "partition":
-        if text not in _WHOLE:
-            raise SinkSchemaError(f"column 'partition' is {text}: must be int")
-    elif name == "timestamp":
-        if text != "timestamp":
-            raise SinkSchemaError(
-                f"column 'timestamp' is {text}: must be timestamp. Of milliseconds:"
-                " timestamp_millis(...); one that is part of the data belongs into the value"
-            )
-    elif not _are_headers(kind):
-        raise SinkSchemaError(f"column 'headers' is {text}: must be {HEADERS_TYPE}")
+    limited = text.startswith(("char(", "varchar("))
+    fits = {
+        "key": text in _BYTES or limited,
+        "value": text in _BYTES or limited,
+        "topic": text == "string" or limited,
+        "partition": text in _WHOLE,
+        "timestamp": text == "timestamp",
+        "headers": _are_headers(kind),
+    }
+    if not fits[name]:
+        raise SinkSchemaError(f"column {name!r} is {text}: must be {_WANTED[name]}")
 
 
 def _are_headers(kind: DataType) -> bool:

@@ -134,17 +134,10 @@ class KafkaCluster:
         }
         properties = home / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
-        arguments = ["format", "-t", cluster_id, "-c", str(properties)]
-        subprocess.run(
-            [
-                *self._java(index, "kafka.tools.StorageTool", "format.log"),
-                *arguments,
-                "--initial-controllers",
-                voters,
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        command = self._java(index, "kafka.tools.StorageTool", "format.log")
+        command += ["format", "-t", cluster_id, "-c", str(properties)]
+        command += ["--initial-controllers", voters]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def _start(self, index: int) -> None:
         home = self._directory / str(index + 1)
