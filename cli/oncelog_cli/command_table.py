@@ -22,7 +22,7 @@ PASS_THROUGH: dict[str, Any] = {
 
 
 class LazyCommand(NamedTuple):
-    """One line of the table: ``target`` is ``module:attribute``."""
+    """One line of the table: ``target`` is ``module:attribute`` among the commands."""
 
     name: str
     target: str
@@ -32,77 +32,43 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS = (
-    LazyCommand("up", "oncelog_cli.commands.local:up", "Start a cluster on this machine."),
-    LazyCommand("down", "oncelog_cli.commands.local:down", "Stop the cluster on this machine."),
-    LazyCommand("status", "oncelog_cli.commands.local:status", "Show what of it runs."),
-    LazyCommand("broker", "oncelog_cli.commands.broker:app", "Run one broker here."),
-    LazyCommand(
-        "topics", "oncelog_cli.commands.topics:app", "Create, list, describe, alter, delete topics."
-    ),
-    LazyCommand("produce", "oncelog_cli.commands.produce:produce", "Send lines as records."),
-    LazyCommand("consume", "oncelog_cli.commands.consume:consume", "Print records of a topic."),
-    LazyCommand(
-        "groups",
-        "oncelog_cli.commands.groups:app",
-        "List, describe, delete consumer groups; reset offsets.",
-    ),
+    LazyCommand("up", "local:up", "Start a cluster on this machine."),
+    LazyCommand("down", "local:down", "Stop the cluster on this machine."),
+    LazyCommand("status", "local:status", "Show what of it runs."),
+    LazyCommand("broker", "broker:app", "Run one broker here."),
+    LazyCommand("topics", "topics:app", "Create, list, describe, alter, delete topics."),
+    LazyCommand("produce", "produce:produce", "Send lines as records."),
+    LazyCommand("consume", "consume:consume", "Print records of a topic."),
+    LazyCommand("groups", "groups:app", "List, describe, delete consumer groups; reset offsets."),
     LazyCommand(
         "transactions",
-        "oncelog_cli.commands.transactions:app",
+        "transactions:app",
         "List, describe, abort transactions; find those that hang.",
     ),
+    LazyCommand("shared", "shared:app", "Begin, commit, abort shared transactions."),
+    LazyCommand("producers", "producers:app", "What partitions know of producers."),
+    LazyCommand("cluster", "cluster:app", "Show brokers and controller; health."),
+    LazyCommand("partitions", "partitions:app", "List partitions, filtered."),
+    LazyCommand("configs", "configs:app", "Settings of topics and running brokers."),
     LazyCommand(
-        "shared",
-        "oncelog_cli.commands.shared:app",
-        "Begin, commit, abort shared transactions.",
-    ),
-    LazyCommand(
-        "producers", "oncelog_cli.commands.producers:app", "What partitions know of producers."
-    ),
-    LazyCommand(
-        "cluster", "oncelog_cli.commands.cluster:app", "Show brokers and controller; health."
-    ),
-    LazyCommand("partitions", "oncelog_cli.commands.partitions:app", "List partitions, filtered."),
-    LazyCommand(
-        "configs", "oncelog_cli.commands.configs:app", "Settings of topics and running brokers."
-    ),
-    LazyCommand(
-        "elect-leaders",
-        "oncelog_cli.commands.leaders:elect_leaders",
-        "Give partitions to their preferred leaders.",
+        "elect-leaders", "leaders:elect_leaders", "Give partitions to their preferred leaders."
     ),
     LazyCommand(
         "delete-records",
-        "oncelog_cli.commands.delete_records:delete_records",
+        "delete_records:delete_records",
         "Delete records below an offset or a time.",
     ),
-    LazyCommand(
-        "api-versions", "oncelog_cli.commands.api_versions:api_versions", "APIs of the brokers."
-    ),
-    LazyCommand(
-        "support-bundle",
-        "oncelog_cli.commands.support_bundle:support_bundle",
-        "One file for whoever helps.",
-    ),
-    LazyCommand(
-        "generate", "oncelog_cli.commands.generate:app", "Files for Prometheus and Grafana."
-    ),
-    LazyCommand("cheat", "oncelog_cli.commands.cheat:cheat", "Examples."),
-    LazyCommand("log-dirs", "oncelog_cli.commands.cluster:log_dirs", "Sizes of replicas on disk."),
-    LazyCommand(
-        "dump-log", "oncelog_cli.commands.processes:dump_log", "Show what segment files hold."
-    ),
-    LazyCommand("profile", "oncelog_cli.commands.profile:app", "Name clusters, and choose one."),
-    LazyCommand(
-        "pipeline", "oncelog_cli.commands.pipeline:app", "Run and check pipelines on Spark."
-    ),
-    LazyCommand(
-        "demo", "oncelog_cli.commands.demos:demo", "Real data, a killed leader, a verdict."
-    ),
-    LazyCommand("perf", "oncelog_cli.commands.perf:app", "Measure a given cluster."),
-    LazyCommand(
-        "bench", "oncelog_cli.commands.processes:bench", "Measure speed.", passes_through=True
-    ),
+    LazyCommand("api-versions", "api_versions:api_versions", "APIs of the brokers."),
+    LazyCommand("support-bundle", "support_bundle:support_bundle", "One file for whoever helps."),
+    LazyCommand("generate", "generate:app", "Files for Prometheus and Grafana."),
+    LazyCommand("cheat", "cheat:cheat", "Examples."),
+    LazyCommand("log-dirs", "cluster:log_dirs", "Sizes of replicas on disk."),
+    LazyCommand("dump-log", "processes:dump_log", "Show what segment files hold."),
+    LazyCommand("profile", "profile:app", "Name clusters, and choose one."),
+    LazyCommand("pipeline", "pipeline:app", "Run and check pipelines on Spark."),
+    LazyCommand("demo", "demos:demo", "Real data, a killed leader, a verdict."),
+    LazyCommand("perf", "perf:app", "Measure a given cluster."),
+    LazyCommand("bench", "processes:bench", "Measure speed.", passes_through=True),
 )
 
 
@@ -111,7 +77,8 @@ def load(command: LazyCommand) -> Any:
 
     :raises UsageError: it is not installed.
     """
-    module_name, _, attribute = command.target.partition(":")
+    module, _, attribute = command.target.partition(":")
+    module_name = f"oncelog_cli.commands.{module}"
     try:
         target = getattr(importlib.import_module(module_name), attribute)
     except ModuleNotFoundError as error:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from oncelog_cli.exits import CommandError, UsageError
+from oncelog_cli.places import config_directory
 
 PREVIOUS = "-"
 """It stands for the profile that was in use before, as with ``cd -``."""
@@ -109,9 +110,7 @@ class Profiles:
 
 def profiles_path() -> Path:
     """Return where the file is, or would be."""
-    home = os.environ.get("XDG_CONFIG_HOME")
-    place = Path(home) if home and Path(home).is_absolute() else Path.home() / ".config"
-    return place / "oncelog" / "profiles.toml"
+    return config_directory() / "profiles.toml"
 
 
 def load_profiles(path: Path | None = None) -> Profiles:
@@ -170,10 +169,8 @@ def save_profiles(profiles: Profiles, path: Path | None = None) -> None:
     from oncelog_cli.local.toml_writer import to_toml
 
     path = path or profiles_path()
-    document: dict[str, Any] = {}
-    for name in ("current", "previous"):
-        if (chosen := getattr(profiles, name)) is not None:
-            document[name] = chosen
+    chosen = {"current": profiles.current, "previous": profiles.previous}
+    document = {key: name for key, name in chosen.items() if name is not None}
     lines = [to_toml(document).strip()] if document else []
     # One dotted heading a table: what a person would write, and can go on editing.
     for name, profile in sorted(profiles.profiles.items()):

@@ -177,6 +177,11 @@ class Output:
         if self.is_for_people:
             print(text, file=sys.stderr)
 
+    def show(self, columns: Sequence[Column], payload: Mapping[str, Any]) -> None:
+        """Print a document's first list as a table, and finish."""
+        self.table(columns, _rows_of(payload))
+        self.finish(payload)
+
     def finish(
         self,
         payload: Mapping[str, Any],
@@ -191,10 +196,7 @@ class Output:
         if self.is_json:
             self._print_document(payload, self.errors)
         elif self.format is Format.TSV and not self.tables:
-            if rows is None:
-                lists = [item for item in payload.values() if isinstance(item, list)]
-                rows = lists[0] if lists else [payload]
-            held = list(rows)
+            held = list(_rows_of(payload) if rows is None else rows)
             _print_tsv([], columns or [Column(key, key) for key in next(iter(held), {})], {}, held)
         if self.errors:
             raise typed.Exit(EXIT_FAILED)
@@ -271,6 +273,11 @@ def requested_output(context: typed.Context) -> None:
             chosen = chosen or word[2:]
     if CURRENT.get() is None and prints_one and chosen in ("json", "yaml"):
         Output(context.command_path.partition(" ")[2], Format(chosen))
+
+
+def _rows_of(payload: Mapping[str, Any]) -> Sequence[Row]:
+    """Return the first list of a document, or the document itself if it has none."""
+    return next((item for item in payload.values() if isinstance(item, list)), [payload])
 
 
 def _cell(column: Column, row: Row) -> str:

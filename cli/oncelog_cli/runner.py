@@ -11,7 +11,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar, overload
 
 from oncelog_cli import render, typed
@@ -23,16 +23,6 @@ from oncelog_cli.exits import (
     CommandError,
     UsageError,
 )
-
-__all__ = [
-    "EXIT_FAILED",
-    "EXIT_INTERRUPTED",
-    "EXIT_OK",
-    "EXIT_USAGE",
-    "CommandError",
-    "exit_code_of",
-    "run",
-]
 
 T = TypeVar("T")
 
@@ -50,6 +40,21 @@ def run(command: Coroutine[Any, Any, T]) -> T:
         # click would end with 1 and no word, whichever pipe it was.
         code = exit_code_of(error)
         raise typed.Exit(code) from None
+
+
+def own_environment() -> dict[str, str]:
+    """Return an environment in which a program finds what this process finds.
+
+    That is so however this process has come by its path.
+    """
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def become(command: list[str], environment: Mapping[str, str]) -> None:
+    """Take the place of this process: signals, and the exit code, are the program's own."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(command[0], command, environment)
 
 
 class _TerminatedError(Exception):

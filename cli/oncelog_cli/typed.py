@@ -12,6 +12,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,29 +31,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 HELP_OPTIONS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
+@dataclass(kw_only=True)
 class Parameter:
-    """Options and arguments have this in common.
+    """Options and arguments have this in common."""
 
-    :param parser: makes the value of the text; raises :class:`BadParameter`.
-    :param autocompletion: words for the shell, of what is typed so far or of the context and that.
-    """
-
-    def __init__(
-        self,
-        *,
-        metavar: str | None = None,
-        help: str | None = None,
-        min: float | None = None,
-        max: float | None = None,
-        parser: Callable[[str], Any] | None = None,
-        autocompletion: Callable[..., list[str]] | None = None,
-    ) -> None:
-        self.metavar = metavar
-        self.help = help
-        self.min = min
-        self.max = max
-        self.parser = parser
-        self.autocompletion = autocompletion
+    metavar: str | None = None
+    help: str | None = None
+    min: float | None = None
+    max: float | None = None
+    parser: Callable[[str], Any] | None = None
+    """It makes the value of the text; raises :class:`BadParameter`."""
+    autocompletion: Callable[..., list[str]] | None = None
+    """It gives words for the shell, of what is typed so far or of the context and that."""
 
 
 class Argument(Parameter):
@@ -87,15 +77,13 @@ class CommandGroup(click.Group):
         return list(self.commands)
 
 
+@dataclass
 class Registered:
     """A command of an application: its function may be replaced until it is made."""
 
-    def __init__(
-        self, name: str | None, callback: Callable[..., Any], settings: dict[str, Any] | None
-    ) -> None:
-        self.name = name
-        self.callback = callback
-        self.settings = settings
+    name: str | None
+    callback: Callable[..., Any]
+    settings: dict[str, Any] | None
 
     def wrap(self, decorator: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Replace the function by what a decorator makes of it."""
@@ -252,7 +240,7 @@ def _parameter(item: inspect.Parameter, hint: Any) -> click.Parameter:
         "required": required,
         "metavar": said.metavar,
         "default": None if required else _as_typed(item.default),
-        "shell_complete": _completer(said.autocompletion),
+        "shell_complete": _called_back(said.autocompletion),
     }
     if isinstance(said, Option):
         names = said.names or (f"--{item.name.replace('_', '-')}",)
@@ -310,23 +298,13 @@ class _Words(click.Choice[Any]):
         return self._kind(super().convert(value, param, ctx))
 
 
-def _taking(function: Callable[..., Any], *values: Any) -> Any:
-    """Call a function with as many of the last values as it takes, and return its answer."""
-    count = len(inspect.signature(function).parameters)
-    return function(*values[len(values) - count :])
-
-
-def _completer(
-    function: Callable[..., list[str]] | None,
-) -> Callable[[click.Context, click.Parameter, str], list[Any]] | None:
-    if function is None:
-        return None
-    return lambda context, parameter, incomplete: list(_taking(function, context, incomplete))
-
-
 def _called_back(
     function: Callable[..., Any] | None,
 ) -> Callable[[click.Context, click.Parameter, Any], Any] | None:
+    """Make a function of click's of one that takes context and value, or the value alone."""
     if function is None:
         return None
-    return lambda context, parameter, value: _taking(function, context, value)
+    takes_context = len(inspect.signature(function).parameters) > 1
+    return lambda context, parameter, value: (
+        function(context, value) if takes_context else function(value)
+    )

@@ -82,14 +82,14 @@ def test_every_command_of_others_tools_is_answered() -> None:
 
 
 def test_a_command_that_is_not_installed_harms_no_other() -> None:
-    missing = LazyCommand("later", "oncelog_cli.not_there:later", "")
+    missing = LazyCommand("later", "not_there:later", "")
     with pytest.raises(UsageError, match="oncelog later"):
         load(missing)
 
 
 def test_a_defect_inside_a_command_is_not_called_missing() -> None:
     with pytest.raises(AttributeError):
-        load(LazyCommand("broken", "oncelog_cli.main:not_there", ""))
+        load(LazyCommand("broken", "processes:not_there", ""))
 
 
 # ---- command_tree.py: the command tree as data

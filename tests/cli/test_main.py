@@ -15,7 +15,7 @@ from support.shell import environment
 INSTALLED = [
     command
     for command in COMMANDS
-    if importlib.util.find_spec(command.target.partition(":")[0]) is not None
+    if importlib.util.find_spec(f"oncelog_cli.commands.{command.target.partition(':')[0]}")
 ]
 
 

@@ -19,6 +19,7 @@ from oncelog_cli.options import (
     complete_transactional_ids,
     confirm,
     key_values,
+    local_directory,
     parse_format,
     typed_values,
 )
@@ -35,6 +36,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("ONCELOG_BOOTSTRAP", raising=False)
     monkeypatch.setenv("ONCELOG_DIR", str(tmp_path))
     return tmp_path
+
+
+def test_the_directory_of_the_local_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCELOG_DIR", "/somewhere")
+    assert local_directory(None) == Path("/somewhere")
+    assert local_directory(Path("/named")) == Path("/named")
+    monkeypatch.delenv("ONCELOG_DIR")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert local_directory(None) == Path("/home/me/.oncelog/local")
 
 
 def test_the_option_goes_before_the_environment_and_that_before_the_file(

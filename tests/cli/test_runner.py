@@ -12,11 +12,12 @@ import pytest
 
 from oncelog.errors import ConfigurationError, NoBrokersAvailableError
 from oncelog_cli import typed
+from oncelog_cli.exits import CommandError
 from oncelog_cli.local.process import LocalClusterError
 from oncelog_cli.main import run_command
 from oncelog_cli.options import Format, UsageError
 from oncelog_cli.render import Output
-from oncelog_cli.runner import CommandError, exit_code_of, run
+from oncelog_cli.runner import exit_code_of, run
 from support.cluster import Cluster
 from support.shell import COMMAND, environment, start
 

@@ -6,7 +6,6 @@ The command line never imports the broker: it starts it, also to check settings.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,10 +15,11 @@ from typing import Annotated, Any
 from oncelog_cli import extras, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.broker_health import health
+from oncelog_cli.exits import EXIT_OK, EXIT_USAGE, CommandError
 from oncelog_cli.local.broker import broker_command, broker_environment, config_arguments
 from oncelog_cli.options import UsageError
 from oncelog_cli.render import Column, Output, fields_of
-from oncelog_cli.runner import EXIT_OK, EXIT_USAGE, CommandError
+from oncelog_cli.runner import become
 
 app = typed.App(invoke_without_command=True)
 config_app = typed.App(help="Check and show the settings of a broker.")
@@ -64,10 +64,7 @@ def broker(
         return
     extras.need("broker", extras.BROKER, "a broker")
     command = broker_command(config, ready_file, setting or ())
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # In place of this process: signals, and the exit code, are the broker's own.
-    os.execve(command[0], command, broker_environment(keep_settings=True))
+    become(command, broker_environment(keep_settings=True))
 
 
 @config_app.command("check")
@@ -113,8 +110,7 @@ def show(
     else:
         rows = _running(broker_id, cluster)
     shown = [row for row in rows if every or row["origin"] != "default"]
-    output.table(COLUMNS, shown)
-    output.finish({"broker_id": broker_id, "settings": shown})
+    output.show(COLUMNS, {"broker_id": broker_id, "settings": shown})
 
 
 def _ask(verb: str, config: Path | None, settings: Sequence[str], output: Output) -> dict[str, Any]:

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.exits import EXIT_OK
+from oncelog_cli.exits import EXIT_OK, CommandError
 from oncelog_cli.internal_records import decoded
 from oncelog_cli.offset_range import (
     FROM_BEGINNING,
@@ -46,7 +46,7 @@ from oncelog_cli.record_text import (
     meta_line,
     value_line,
 )
-from oncelog_cli.runner import CommandError, run
+from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
     from oncelog import Consumer, Record, TopicPartition
@@ -152,18 +152,6 @@ RecordFormatOption = Annotated[
 ]
 
 
-class OutputSink(Protocol):
-    """A sink takes the bytes."""
-
-    def write(self, data: bytes, /) -> object:
-        """Take them."""
-        ...
-
-    def flush(self) -> object:
-        """Pass the bytes on."""
-        ...
-
-
 def consume(
     cluster: NamedCluster,
     topics: TopicsArgument,
@@ -212,17 +200,26 @@ def consume(
     if regex:  # the topics that match now: later ones are not read
         named = cluster.ask(lambda admin: clients.topics_named(admin, topics, regex=True))
     printer.shows_markers = control
+    reading = _reading(cluster, isolation)
     if group is not None:
         if control:
             raise UsageError("--print-control-records is for reading without --group")
         if partition:
             raise UsageError("--partition and --group: a group shares out the partitions itself")
         start = _first_start(wanted)
-        run(_consume_in_group(named, group, start, until_end, printer, cluster.servers, isolation))
+        run(_consume_in_group(named, group, start, until_end, printer, reading))
     else:
-        run(
-            _consume(named, partition or [], wanted, until_end, printer, cluster.servers, isolation)
-        )
+        run(_consume(named, partition or [], wanted, until_end, printer, reading))
+
+
+def _reading(cluster: NamedCluster, isolation: Isolation) -> Callable[..., Consumer]:
+    """Return what makes a consumer; the cluster is not looked for before that."""
+
+    def make(*topics: str, **own: Any) -> Consumer:
+        own |= {"isolation_level": isolation.value, "max_poll_records": RECORDS_AT_ONCE}
+        return clients.consumer(cluster.servers, *topics, **own)
+
+    return make
 
 
 def _writer(text: str, *, meta_only: bool, decode: bool) -> RecordFormat:
@@ -307,7 +304,7 @@ class Printer:
     """The printer stops when it has written its number of records."""
 
     write: RecordFormat
-    sink: OutputSink
+    sink: BinaryIO
     left: int | None = None
     wanted: RecordFilter | None = None
     """Only records that pass this filter are printed; None: all."""
@@ -361,17 +358,11 @@ async def _consume(
     wanted: OffsetRange,
     until_end: bool,
     printer: Printer,
-    servers: str,
-    isolation: Isolation,
+    reading: Callable[..., Consumer],
 ) -> None:
-    async with clients.consumer(
-        servers,
-        *(() if numbers else topics),
-        # For positions that get lost on the way: what retention took away is skipped.
-        auto_offset_reset="earliest",
-        isolation_level=isolation.value,
-        max_poll_records=RECORDS_AT_ONCE,
-    ) as consumer:
+    # For positions that get lost on the way: what retention took away is skipped.
+    reset = "earliest"
+    async with reading(*(() if numbers else topics), auto_offset_reset=reset) as consumer:
         if numbers:
             consumer.assign(await _named_partitions(consumer, topics, numbers))
         partitions = consumer.assignment()
@@ -442,8 +433,7 @@ async def _consume_in_group(
     start: RangePoint,
     until_end: bool,
     printer: Printer,
-    servers: str,
-    isolation: Isolation,
+    reading: Callable[..., Consumer],
 ) -> None:
     from oncelog import RebalanceListener
 
@@ -456,13 +446,8 @@ async def _consume_in_group(
             if fresh:
                 await consumer.seek_to_timestamp(start.number, *fresh)
 
-    async with clients.consumer(
-        servers,
-        group_id=group,
-        auto_offset_reset="latest" if start.base is Base.END else "earliest",
-        isolation_level=isolation.value,
-        max_poll_records=RECORDS_AT_ONCE,
-    ) as consumer:
+    reset = "latest" if start.base is Base.END else "earliest"
+    async with reading(group_id=group, auto_offset_reset=reset) as consumer:
         for topic in topics:
             await consumer.partitions_for(topic)  # a group waits for topics that do not exist
         consumer.subscribe(topics, listener=FromTime() if start.base is Base.TIME else None)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.group_reset import read_offsets_file
+from oncelog_cli.exits import CommandError
 from oncelog_cli.group_offsets import Chosen, Partition, parse_partitions, read_csv
 from oncelog_cli.offset_range import Base, HeldOffsets, RangePoint, parse_range, resolve_start
 from oncelog_cli.options import (
@@ -26,7 +27,7 @@ from oncelog_cli.options import (
     parsed,
 )
 from oncelog_cli.render import PARTITION_NAME, Column, Output, counted
-from oncelog_cli.runner import CommandError, run
+from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
     from oncelog import Admin, Consumer, TopicPartition
@@ -83,8 +84,7 @@ def delete_records(
             yes,
         )
         cluster.ask(lambda admin: _delete(admin, doomed, output))
-    output.table(COLUMNS, rows)
-    output.finish({"dry_run": dry_run, "partitions": rows})
+    output.show(COLUMNS, {"dry_run": dry_run, "partitions": rows})
 
 
 class _Wanted(NamedTuple):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.exits import CommandError
 from oncelog_cli.options import UsageError
-from oncelog_cli.runner import CommandError
 
 if TYPE_CHECKING:
     from oncelog import Admin

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.exits import CommandError
 from oncelog_cli.group_offsets import (
     Chosen,
     Partition,
@@ -26,7 +27,6 @@ from oncelog_cli.group_offsets import (
 )
 from oncelog_cli.options import GroupArgument, UsageError, complete_groups, parsed
 from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of
-from oncelog_cli.runner import CommandError
 
 if TYPE_CHECKING:
     from oncelog import Admin, OffsetReset, TopicPartition

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.partitions import LEADER
+from oncelog_cli.exits import CommandError
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_cli.options import (
     DryRunOption,
@@ -22,7 +23,6 @@ from oncelog_cli.options import (
     parsed,
 )
 from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of
-from oncelog_cli.runner import CommandError
 
 if TYPE_CHECKING:
     from oncelog import Admin, TopicPartition
@@ -74,8 +74,7 @@ def elect_leaders(
             names = ", ".join(f"{row['topic']}-{row['partition']}" for row in needed)
             confirm(f"Elect leaders of {names} that may lack acknowledged records?", yes)
         cluster.ask(lambda admin: _elect(admin, needed, output, unclean=unclean))
-    output.table(COLUMNS, rows)
-    output.finish({"dry_run": dry_run, "unclean": unclean, "partitions": rows})
+    output.show(COLUMNS, {"dry_run": dry_run, "unclean": unclean, "partitions": rows})
 
 
 async def _candidates(

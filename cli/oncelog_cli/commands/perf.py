@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.produce import AcksChoice, Compression
+from oncelog_cli.exits import CommandError
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.options import TopicArgument, parsed
 from oncelog_cli.render import Column, Output
-from oncelog_cli.runner import CommandError, run
+from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
     from oncelog import Delivery, Producer

@@ -6,7 +6,6 @@ The command line does not import that package: it becomes it, as a process.
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,7 @@ from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.demos import pipeline_demo
 from oncelog_cli.invocation import CURRENT
 from oncelog_cli.options import JsonOption, UsageError, bootstrap_servers
+from oncelog_cli.runner import become, own_environment
 
 PACKAGE = "pyspark_oncelog"
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
@@ -87,20 +87,16 @@ def _servers(cluster: NamedCluster) -> list[str]:
 
 
 def _become(arguments: list[str]) -> None:
-    """Become the runner: signals, and the exit code, are its own.
+    """Become the runner.
 
     :raises UsageError: it is not part of this installation.
     """
     if importlib.util.find_spec(PACKAGE) is None:
         raise UsageError("'oncelog pipeline' is not part of this installation")
-    command = [sys.executable, "-m", PACKAGE, *arguments]
-    # The runner finds what this process finds, however its path came about.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment = own_environment()
     try:
         # Below the file's own word for it, which the runner reads.
         environment["ONCELOG_BOOTSTRAP"] = bootstrap_servers(None)
     except UsageError:
         pass
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execve(command[0], command, environment)
+    become([sys.executable, "-m", PACKAGE, *arguments], environment)

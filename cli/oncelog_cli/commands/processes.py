@@ -5,7 +5,6 @@ The command line never imports the broker: it starts it.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Annotated
 
 from oncelog_cli import extras, typed
 from oncelog_cli.local.broker import broker_environment
+from oncelog_cli.runner import become, own_environment
 
 
 def dump_log(
@@ -41,9 +41,4 @@ def dump_log(
 def bench(context: typed.Context) -> None:
     """Measure the speed on this machine; every argument goes to ``python -m oncelog_bench``."""
     extras.need("local", extras.BROKER, "bench")
-    command = [sys.executable, "-m", "oncelog_bench", *context.args]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # The benchmarks find what this process finds, however its path came about.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    os.execve(command[0], command, environment)
+    become([sys.executable, "-m", "oncelog_bench", *context.args], own_environment())

@@ -25,6 +25,7 @@ from oncelog_cli.commands.transactions import (
     listed_shared,
     show_transactions,
 )
+from oncelog_cli.exits import CommandError
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.options import (
     IdsArgument,
@@ -34,7 +35,7 @@ from oncelog_cli.options import (
     parsed,
 )
 from oncelog_cli.render import Output, fields_of
-from oncelog_cli.runner import CommandError, run
+from oncelog_cli.runner import run
 from oncelog_cli.tickets import read_receipt, read_ticket
 
 if TYPE_CHECKING:
@@ -133,8 +134,7 @@ def list_shared(
 ) -> None:
     """List the ids of shared transactions: state, tag, last committed tag, writers."""
     shared = cluster.ask(lambda admin: listed_shared(admin, patterns or (), regex, output))
-    output.table(SHARED_COLUMNS, shared)
-    output.finish({"transactions": shared})
+    output.show(SHARED_COLUMNS, {"transactions": shared})
 
 
 def _ticket(text: str, cluster: NamedCluster) -> Ticket:

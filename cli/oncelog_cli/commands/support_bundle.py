@@ -26,10 +26,11 @@ from oncelog_cli.bundle import BYTES_MAX, Bundle, masked_value
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.cluster_health import snapshot
 from oncelog_cli.commands.generate import metrics_addresses
+from oncelog_cli.exits import CommandError
 from oncelog_cli.health import HealthLimits, check_all
 from oncelog_cli.options import DirectoryOption, UsageError, local_directory
 from oncelog_cli.render import Column, Output, fields_of
-from oncelog_cli.runner import CommandError, run
+from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
     from oncelog import Admin

@@ -33,15 +33,7 @@ _PACKAGES = ("oncelog_broker", "oncelog_controller", "oncelog_protocol", "oncelo
 class LocalBroker(ProcessOwner):
     """A broker runs, or may run, on this machine. Calls block."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        directory: Path,
-        *,
-        port: int,
-        internal_port: int,
-        process: ManagedProcess | None = None,
-    ) -> None:
+    def __init__(self, broker_id: int, directory: Path, *, port: int, internal_port: int) -> None:
         self.broker_id = broker_id
         self.directory = directory
         self.port = port
@@ -49,7 +41,7 @@ class LocalBroker(ProcessOwner):
         self.internal_port = internal_port
         self.metrics_port = 0
         """Where metrics and probes are; 0: nowhere, unless the settings say so."""
-        super().__init__(process)
+        super().__init__()
 
     def place(self, port: int, internal_port: int, metrics_port: int) -> None:
         """Say where it listens from its next start on, or does as it runs."""
@@ -92,7 +84,7 @@ class LocalBroker(ProcessOwner):
     @property
     def state(self) -> str:
         """Return "running", "starting", "paused" or "stopped"."""
-        if self.process is None or not self.process.is_alive():
+        if self.process is None or not self.is_alive():
             return "stopped"
         if self.process.is_paused():
             return "paused"
@@ -121,10 +113,8 @@ class LocalBroker(ProcessOwner):
 
         :raises LocalClusterError: it runs already, or there is no broker to run.
         """
-        if self.process is not None and self.process.is_alive():
-            raise LocalClusterError(
-                f"broker {self.broker_id} runs already (pid {self.process.pid})"
-            )
+        if self.is_alive():
+            raise LocalClusterError(f"broker {self.broker_id} runs already (pid {self.pid})")
         self.ready_path.unlink(missing_ok=True)
         self.process = start_process(
             broker_command(self.config_path, self.ready_path),
@@ -162,7 +152,7 @@ class LocalBroker(ProcessOwner):
         """
         deadline = time.monotonic() + deadline_s
         while not self.is_ready():
-            if self.process is None or not self.process.is_alive():
+            if not self.is_alive():
                 code = None if self.process is None else self.process.exit_code
                 self._fail("ended" if code is None else f"ended with code {code}")
             if time.monotonic() >= deadline:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -38,12 +37,6 @@ from oncelog_cli.local.zookeeper import ZooKeeperServer, check_external
 STATE_VERSION = 1
 BROKERS_DEFAULT = 3
 Progress = Callable[[str], None]
-
-
-def default_directory() -> Path:
-    """Return ``ONCELOG_DIR``, else ``~/.oncelog/local``."""
-    named = os.environ.get("ONCELOG_DIR")
-    return Path(named) if named else Path.home() / ".oncelog" / "local"
 
 
 def _silent(message: str) -> None:
@@ -177,8 +170,8 @@ class LocalCluster:
             ],
         }
         self.directory.mkdir(parents=True, exist_ok=True)
-        temporary = self.state_path.with_suffix(".json.tmp")
         text = json.dumps(state, indent=2) + "\n"
+        temporary = self.state_path.with_suffix(".json.tmp")
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(self.state_path)
         self._seen = text
@@ -215,21 +208,19 @@ class LocalCluster:
 
     def is_running(self) -> bool:
         """Return whether any process of the cluster lives."""
-        own = None if self.zookeeper is None else self.zookeeper.process
-        processes = [own, *(broker.process for broker in self.brokers.values())]
-        return any(process is not None and process.is_alive() for process in processes)
+        own = [] if self.zookeeper is None else [self.zookeeper]
+        return any(process.is_alive() for process in (*own, *self.brokers.values()))
 
     def status(self) -> dict[str, Any]:
         """Return what runs where, as plain values."""
         rows: list[dict[str, Any]] = []
         if self.zookeeper is not None:
-            process = self.zookeeper.process
-            alive = process is not None and process.is_alive()
+            process = self.zookeeper.process if self.zookeeper.is_alive() else None
             rows.append(
                 {
                     "name": "zookeeper",
-                    "state": "running" if alive else "stopped",
-                    "pid": process.pid if process is not None and alive else None,
+                    "state": "stopped" if process is None else "running",
+                    "pid": None if process is None else process.pid,
                     "address": self.zookeeper.address,
                     "http": None,
                     "log": str(self.zookeeper.log_path),
@@ -313,7 +304,7 @@ class LocalCluster:
         if self.zookeeper is None:
             check_external(self.external_zookeeper or "")
             return
-        if self.zookeeper.process is not None and self.zookeeper.process.is_alive():
+        if self.zookeeper.is_alive():
             return
         progress("starting ZooKeeper")
         self.zookeeper.start(report=progress)
@@ -323,7 +314,7 @@ class LocalCluster:
 
     def _launch_brokers(self, begun: list[Callable[[], object]], progress: Progress) -> None:
         for broker in self.brokers.values():
-            if broker.process is not None and broker.process.is_alive():
+            if broker.is_alive():
                 continue
             self._choose_ports(broker)
             broker.write_config(self.zookeeper_connect, self._broker_settings())
@@ -342,9 +333,8 @@ class LocalCluster:
         }
 
     def _choose_ports(self, broker: LocalBroker) -> None:
-        taken = {b.port for b in self.brokers.values()}
-        taken |= {b.internal_port for b in self.brokers.values()}
-        taken |= {b.metrics_port for b in self.brokers.values()}
+        every = self.brokers.values()
+        taken = {port for b in every for port in (b.port, b.internal_port, b.metrics_port)}
         if broker.port and not port_is_free(broker.port):
             raise LocalClusterError(
                 f"port {broker.port} for broker {broker.broker_id} is in use. Remedy: another "
@@ -420,11 +410,6 @@ class LocalCluster:
         broker.launch()
         self.save()
         broker.wait_ready(deadline_s)
-
-    def restart_broker(self, broker_id: int, deadline_s: float = READY_DEADLINE_S) -> None:
-        """Stop the broker cleanly, then start it."""
-        self.broker(broker_id).stop()
-        self.start_broker(broker_id, deadline_s)
 
     def grow(self, brokers: int) -> None:
         """Have ``brokers`` of them from the next start on.

@@ -152,8 +152,12 @@ class ManagedProcess:
 class ProcessOwner:
     """A server is one process on this machine, or none."""
 
-    def __init__(self, process: ManagedProcess | None) -> None:
-        self.process = process
+    def __init__(self) -> None:
+        self.process: ManagedProcess | None = None
+
+    def is_alive(self) -> bool:
+        """Return whether the process runs."""
+        return self.process is not None and self.process.is_alive()
 
     def stop(self, deadline_s: float) -> bool:
         """Stop it cleanly; True when it ended by itself before the deadline."""

@@ -216,16 +216,11 @@ class ZooKeeperServer(ProcessOwner):
     """
 
     def __init__(
-        self,
-        directory: Path,
-        *,
-        install: ZooKeeperInstall | None = None,
-        port: int = 0,
-        process: ManagedProcess | None = None,
+        self, directory: Path, *, install: ZooKeeperInstall | None = None, port: int = 0
     ) -> None:
+        super().__init__()
         self.directory = directory.absolute()
         self.port = port
-        super().__init__(process)
         self._install = install
 
     def adopt(self, port: int, process: ManagedProcess | None) -> None:
@@ -243,16 +238,14 @@ class ZooKeeperServer(ProcessOwner):
         return self.directory / "zookeeper.log"
 
     def start(
-        self,
-        deadline_s: float = READY_DEADLINE_S,
-        report: Callable[[str], None] = _silent,
+        self, deadline_s: float = READY_DEADLINE_S, report: Callable[[str], None] = _silent
     ) -> None:
         """Start and wait until it serves. With port 0 a free one is chosen, and kept.
 
         :param report: told what takes its time before the start: jars that are fetched.
         :raises LocalClusterError: with the tail of its log.
         """
-        if self.process is not None and self.process.is_alive():
+        if self.process is not None and self.is_alive():
             raise LocalClusterError(f"ZooKeeper runs already (pid {self.process.pid})")
         install = self._install or find_install(report=report)
         chosen = self.port
@@ -294,9 +287,8 @@ class ZooKeeperServer(ProcessOwner):
         )
 
     def _wait_ready(self, deadline: float) -> bool:
-        assert self.process is not None
         while time.monotonic() < deadline:
-            if not self.process.is_alive():
+            if not self.is_alive():
                 return False
             if self.is_ready():
                 return True
@@ -326,13 +318,11 @@ class ZooKeeperServer(ProcessOwner):
         return super().stop(deadline_s)
 
 
-def four_letter_word(
-    port: int, word: str, *, host: str = "127.0.0.1", timeout_s: float = 1.0
-) -> str:
+def four_letter_word(port: int, word: str) -> str:
     """Ask an administrative command (``ruok``, ``srvr``, ``mntr``); "" when nobody answers."""
     chunks: list[bytes] = []
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
             connection.sendall(word.encode("ascii"))
             while chunk := connection.recv(65536):
                 chunks.append(chunk)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from oncelog_cli.commands import generate
-from oncelog_cli.runner import CommandError
+from oncelog_cli.exits import CommandError
 from support.cluster import Cluster
 from support.house import ROOT
 from support.shell import oncelog

@@ -11,17 +11,9 @@ from pathlib import Path
 import pytest
 
 from oncelog import Admin
-from oncelog_cli.local.cluster import LocalCluster, default_directory
+from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.local.process import LocalClusterError, free_port
 from oncelog_cli.local.zookeeper import ZooKeeperServer
-
-
-def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ONCELOG_DIR", "/somewhere")
-    assert default_directory() == Path("/somewhere")
-    monkeypatch.delenv("ONCELOG_DIR")
-    monkeypatch.setenv("HOME", "/home/me")
-    assert default_directory() == Path("/home/me/.oncelog/local")
 
 
 def test_state_survives_in_the_file(tmp_path: Path) -> None:
@@ -197,7 +189,8 @@ def test_from_start_to_stop(cluster: LocalCluster) -> None:
     cluster.broker(1).pause()
     assert states(cluster) == ["running", "paused", "running"]
     cluster.broker(1).resume()
-    cluster.restart_broker(1)
+    assert cluster.broker(1).stop()
+    cluster.start_broker(1)
     assert states(cluster) == ["running", "running", "running"]
 
     before = cluster.bootstrap
