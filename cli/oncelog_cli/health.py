@@ -90,16 +90,15 @@ class HealthCheck:
 def check_all(seen: ClusterSnapshot, limits: HealthLimits) -> list[HealthCheck]:
     """Run every check, in a fixed order."""
     partitions = [(topic, item) for topic in seen.topics for item in topic.partitions]
+
+    def too_few(topic: TopicDescription, item: PartitionDescription) -> bool:
+        return len(item.isr) < needed_isr(seen.min_isr, topic.topic, item)
+
     return [
         _controller(seen),
         _brokers(seen, limits),
         _partitions("leaderless", Status.CRITICAL, partitions, lambda _, item: item.leader < 0),
-        _partitions(
-            "under_min_isr",
-            Status.CRITICAL,
-            partitions,
-            lambda topic, item: len(item.isr) < needed_isr(seen.min_isr, topic.topic, item),
-        ),
+        _partitions("under_min_isr", Status.CRITICAL, partitions, too_few),
         _partitions(
             "under_replicated",
             Status.WARNING,
@@ -168,9 +167,8 @@ def _partitions(
     items = tuple(
         f"{topic.topic}-{item.partition}" for topic, item in partitions if is_wrong(topic, item)
     )
-    if not items:
-        return HealthCheck(name, Status.OK, (), f"0 of {len(partitions)}")
-    return HealthCheck(name, status, items, f"{len(items)} of {len(partitions)}")
+    text = f"{len(items)} of {len(partitions)}"
+    return HealthCheck(name, status if items else Status.OK, items, text)
 
 
 def _directories(seen: ClusterSnapshot) -> HealthCheck:

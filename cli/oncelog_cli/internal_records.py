@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 
-_MEMBER = (
-    "member_id",
-    "group_instance_id",
-    "client_id",
-    "client_host",
-    "session_timeout_ms",
-    "rebalance_timeout_ms",
-    "subscription",
-    "assignment",
+
+def _fields(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
+_MEMBER = _fields(
+    "member_id group_instance_id client_id client_host session_timeout_ms "
+    "rebalance_timeout_ms subscription assignment"
 )
 _GROUP_KEYS: Mapping[int, tuple[str, tuple[str, ...]]] = {
     1: ("offset", ("group", "topic", "partition")),
@@ -35,56 +34,26 @@ _GROUP_KEYS: Mapping[int, tuple[str, tuple[str, ...]]] = {
     3: ("pending_offset", ("group", "topic", "partition", "producer_id")),
 }
 _GROUP_VALUES: Mapping[int, tuple[str, ...]] = {
-    1: ("version", "offset", "leader_epoch", "metadata", "commit_timestamp"),
-    2: (
-        "version",
-        "generation_id",
-        "protocol_type",
-        "protocol_name",
-        "leader",
-        "state_timestamp",
-        "members",
-    ),
-    3: ("version", "producer_epoch", "offset", "leader_epoch", "metadata", "timestamp"),
+    1: _fields("version offset leader_epoch metadata commit_timestamp"),
+    2: _fields("version generation_id protocol_type protocol_name leader state_timestamp members"),
+    3: _fields("version producer_epoch offset leader_epoch metadata timestamp"),
 }
 _TXN_KEYS: Mapping[int, tuple[str, tuple[str, ...]]] = {
     1: ("transactional_id", ("transactional_id",)),
     2: ("writer", ("transactional_id", "producer_id")),
     3: ("ordinals", ()),
 }
-_ORDINARY = (
-    "version",
-    "shared",
-    "state",
-    "producer_id",
-    "producer_epoch",
-    "timeout_ms",
-    "start_ms",
-    "changed_ms",
-    "marker_id",
-    "marker_epoch",
-    "ending",
-    "init_id",
-    "init_epoch",
-    "topics",
+_ORDINARY = _fields(
+    "version shared state producer_id producer_epoch timeout_ms start_ms changed_ms marker_id "
+    "marker_epoch ending init_id init_epoch topics"
 )
-_SHARED = (
-    "version",
-    "shared",
-    "state",
-    "ordinal",
-    "tag",
-    "timeout_ms",
-    "start_ms",
-    "changed_ms",
-    "last_committed_tag",
-    "last_committed_ordinal",
-    "ending",
-    "winners",
+_SHARED = _fields(
+    "version shared state ordinal tag timeout_ms start_ms changed_ms last_committed_tag "
+    "last_committed_ordinal ending winners"
 )
 _TXN_VALUES: Mapping[int, tuple[str, ...]] = {
-    2: ("version", "ordinal", "writer", "topics"),
-    3: ("version", "last_ordinal"),
+    2: _fields("version ordinal writer topics"),
+    3: _fields("version last_ordinal"),
 }
 
 

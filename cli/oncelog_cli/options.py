@@ -189,45 +189,46 @@ def _local_bootstrap() -> str | None:
     return found if isinstance(found, str) else None
 
 
-def complete_topics(ctx: typed.Context, incomplete: str) -> list[str]:
-    """Topic names for the shell; none when the cluster does not answer at once."""
-    return _complete(ctx, incomplete, "topics", lambda admin: admin.list_topics())
+def _completer(
+    kind: str, ask: Callable[[Admin], Awaitable[list[str]]]
+) -> Callable[[typed.Context, str], list[str]]:
+    """Make a function that gives a shell the names of a kind that the cluster has.
+
+    It may be those of some seconds ago; there are none when the cluster does not answer at once.
+    """
+
+    def complete(ctx: typed.Context, incomplete: str) -> list[str]:
+        from oncelog_cli import name_cache
+
+        try:
+            with invoked(invocation_of(ctx.params)):
+                servers = bootstrap_servers(ctx.params.get("bootstrap"))
+                found = name_cache.recall(servers, kind)
+                if found is None:
+                    found = _asked(servers, ask)
+                    name_cache.keep(servers, kind, found)
+        except UsageError:
+            return []
+        return [name for name in found if name.startswith(incomplete)]
+
+    return complete
 
 
-def complete_groups(ctx: typed.Context, incomplete: str) -> list[str]:
-    """Return names of consumer groups for the shell."""
-
-    async def names(admin: Admin) -> list[str]:
-        return [group.group_id for group in await admin.list_groups()]
-
-    return _complete(ctx, incomplete, "groups", names)
+async def _topics(admin: Admin) -> list[str]:
+    return await admin.list_topics()
 
 
-def complete_transactional_ids(ctx: typed.Context, incomplete: str) -> list[str]:
-    """Return transactional ids for the shell."""
-
-    async def names(admin: Admin) -> list[str]:
-        return [item.transactional_id for item in await admin.list_transactions()]
-
-    return _complete(ctx, incomplete, "transactional-ids", names)
+async def _groups(admin: Admin) -> list[str]:
+    return [group.group_id for group in await admin.list_groups()]
 
 
-def _complete(
-    ctx: typed.Context, incomplete: str, kind: str, ask: Callable[[Admin], Awaitable[list[str]]]
-) -> list[str]:
-    """Return names that begin so, of those that the cluster has, or had some seconds ago."""
-    from oncelog_cli import name_cache
+async def _transactional_ids(admin: Admin) -> list[str]:
+    return [item.transactional_id for item in await admin.list_transactions()]
 
-    try:
-        with invoked(invocation_of(ctx.params)):
-            servers = bootstrap_servers(ctx.params.get("bootstrap"))
-            found = name_cache.recall(servers, kind)
-            if found is None:
-                found = _asked(servers, ask)
-                name_cache.keep(servers, kind, found)
-    except UsageError:
-        return []
-    return [name for name in found if name.startswith(incomplete)]
+
+complete_topics = _completer("topics", _topics)
+complete_groups = _completer("groups", _groups)
+complete_transactional_ids = _completer("transactional-ids", _transactional_ids)
 
 
 def _asked(servers: str, names: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog_cli.render import human_time
+from oncelog_cli.render import fields_of, human_time
 
 if TYPE_CHECKING:
     from oncelog import Record
@@ -86,16 +86,20 @@ def from_json_value(value: Any, name: str) -> bytes | None:
 
 def json_line(record: Record) -> bytes:
     """Return one record as a line of JSON."""
-    document = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": to_json_value(record.key),
-        "value": to_json_value(record.value),
-        "headers": [{"key": name, "value": to_json_value(value)} for name, value in record.headers],
+    headers = [{"key": name, "value": to_json_value(value)} for name, value in record.headers]
+    key, value = to_json_value(record.key), to_json_value(record.value)
+    return _line(record, {"key": key, "value": value, "headers": headers})
+
+
+def _line(what: Record | TransactionMarker, more: Mapping[str, Any]) -> bytes:
+    """Return a line of JSON: where and when something was written, then more of it."""
+    place = {
+        "topic": what.topic,
+        "partition": what.partition,
+        "offset": what.offset,
+        "timestamp": what.timestamp,
     }
-    return _encode(document).encode() + b"\n"
+    return _encode({**place, **more}).encode() + b"\n"
 
 
 def parse_json_line(line: bytes) -> InputRecord:
@@ -280,28 +284,17 @@ def _size(data: bytes | None) -> int:
 
 def marker_line(marker: TransactionMarker) -> bytes:
     """Return a marker as a line of JSON; ``control`` tells it from a record."""
-    document = {
-        "topic": marker.topic,
-        "partition": marker.partition,
-        "offset": marker.offset,
-        "timestamp": marker.timestamp,
-        "control": "COMMIT" if marker.committed else "ABORT",
-        "producer_id": marker.producer_id,
-        "producer_epoch": marker.producer_epoch,
-        "coordinator_epoch": marker.coordinator_epoch,
-    }
-    return _encode(document).encode() + b"\n"
+    control = {"control": "COMMIT" if marker.committed else "ABORT"}
+    return _line(
+        marker, control | fields_of(marker, "producer_id producer_epoch coordinator_epoch")
+    )
 
 
 def meta_line(record: Record) -> bytes:
     """Return one record as a line of JSON, with sizes in place of key and value."""
-    document = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
+    sizes = {
         "key_bytes": None if record.key is None else len(record.key),
         "value_bytes": None if record.value is None else len(record.value),
         "header_count": len(record.headers),
     }
-    return _encode(document).encode() + b"\n"
+    return _line(record, sizes)

@@ -30,5 +30,4 @@ def api_versions(
         {"api": name, "version_min": low, "version_max": high, "brokers": brokers}
         for (name, low, high), brokers in sorted(speakers.items())
     ]
-    output.table(COLUMNS, rows)
-    output.finish({"apis": rows})
+    output.show(COLUMNS, {"apis": rows})

@@ -131,18 +131,14 @@ def health(
         )
     else:
         checks = check_all(cluster.ask(snapshot), limits)
+    status, rows = worst(checks), [_row(check) for check in checks]
     if style is Style.PROMETHEUS:
         output.line(prometheus_text(checks))
     elif not watch:
-        _show(checks, output)
-    status = worst(checks)
-    output.finish(
-        {
-            "healthy": status is Status.OK,
-            "status": str(status),
-            "checks": [_row(check) for check in checks],
-        }
-    )
+        output.line(_word(status))
+        output.line()
+        output.table(COLUMNS, rows)
+    output.finish({"healthy": status is Status.OK, "status": str(status), "checks": rows})
     if status is not Status.OK:
         raise typed.Exit(EXIT_UNHEALTHY)
 
@@ -220,12 +216,6 @@ async def _watch(
 
 def _word(status: Status) -> str:
     return "healthy" if status is Status.OK else f"unhealthy ({status})"
-
-
-def _show(checks: Sequence[HealthCheck], output: Output) -> None:
-    output.line(_word(worst(checks)))
-    output.line()
-    output.table(COLUMNS, [_row(check) for check in checks])
 
 
 def _row(check: HealthCheck) -> dict[str, Any]:

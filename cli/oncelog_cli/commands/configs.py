@@ -92,8 +92,7 @@ def describe(
             if wanted not in outcome.settings:
                 output.fail(_label(outcome), f"there is no setting {wanted!r} of {_label(outcome)}")
         rows += _rows(outcome, every=every or keys is not None)
-    output.table(COLUMNS, rows)
-    output.finish({"configs": rows})
+    output.show(COLUMNS, {"configs": rows})
 
 
 def _check_named(topics: list[str] | None, brokers: list[int] | None, default: bool) -> None:

@@ -117,8 +117,7 @@ def list_groups(
         for group in listed
         if group.group_id in wanted
     ]
-    output.table(LIST_COLUMNS, rows)
-    output.finish({"groups": rows})
+    output.show(LIST_COLUMNS, {"groups": rows})
 
 
 async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:

@@ -59,11 +59,6 @@ LeaderOption = Annotated[
 ]
 
 
-@app.callback()
-def partitions() -> None:
-    """Let the application stay a group, although it has one command."""
-
-
 @app.command("list")
 def list_partitions(
     output: Output,
@@ -103,8 +98,7 @@ def list_partitions(
         and (broker is None or broker in row["replicas"])
         and (leader is None or leader == row["leader"])
     ]
-    output.table(COLUMNS, rows)
-    output.finish({"partitions": rows})
+    output.show(COLUMNS, {"partitions": rows})
 
 
 async def described(

@@ -29,7 +29,7 @@ from oncelog_cli.line_source import LineSource, LineTooLongError
 from oncelog_cli.options import TopicArgument, UsageError, complete_transactional_ids, parsed
 from oncelog_cli.progress import ProgressBar
 from oncelog_cli.record_text import Headers, InputRecord, parse_json_line
-from oncelog_cli.render import Column, Output, counted
+from oncelog_cli.render import Column, Output, counted, fields_of
 from oncelog_cli.runner import run
 from oncelog_cli.tickets import TicketOption, read_ticket
 
@@ -338,11 +338,9 @@ def _tell(topic: str, tally: Tally, output: Output, *, wanted: bool) -> None:
     output.finish(
         {
             "topic": topic,
-            "records": tally.records,
-            "failed": tally.failed,
+            **fields_of(tally, "records failed"),
             "partitions": rows,
-            "committed": tally.committed,
-            "receipt": tally.receipt,
+            **fields_of(tally, "committed receipt"),
         }
     )
 

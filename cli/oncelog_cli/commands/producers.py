@@ -37,11 +37,6 @@ FIELDS = (
 )
 
 
-@app.callback()
-def producers() -> None:
-    """Show what partitions know of their producers."""
-
-
 @app.command()
 def describe(
     output: Output,
@@ -89,5 +84,4 @@ def describe(
             if (item.txn_start_offset is not None or not only_open)
             and (not producer_id or item.producer_id in producer_id)
         ]
-    output.table(COLUMNS, rows)
-    output.finish({"producers": rows})
+    output.show(COLUMNS, {"producers": rows})

@@ -60,16 +60,8 @@ def clone(
     if records and partitions is not None:
         raise UsageError("--records keeps each record in its partition: not with --partitions")
     entries = key_values("--config", config or ())
-    row = cluster.ask(
-        lambda admin: _clone(
-            admin,
-            source,
-            target,
-            wanted={"partitions": partitions, "replication_factor": replication_factor},
-            entries=entries,
-            dry_run=dry_run,
-        )
-    )
+    wanted = (target, partitions, replication_factor, entries)
+    row = cluster.ask(lambda admin: _clone(admin, source, *wanted, dry_run=dry_run))
     if records and not dry_run:
         row["records"] = run(_copy(cluster.servers, source, target))
     output.table(COLUMNS, [row])
@@ -80,9 +72,10 @@ async def _clone(
     admin: Admin,
     source: str,
     target: str,
-    *,
-    wanted: Mapping[str, int | None],
+    partitions: int | None,
+    replication_factor: int | None,
     entries: Mapping[str, str],
+    *,
     dry_run: bool,
 ) -> dict[str, Any]:
     from oncelog import NewTopic
@@ -93,10 +86,8 @@ async def _clone(
         each.key: each.value for each in settings.settings.values() if each.source == "topic"
     }
     configs = own | {key.replace(".", "_"): value for key, value in entries.items()}
-    count = wanted["partitions"] or len(found.partitions)
-    factor = wanted["replication_factor"] or max(
-        (len(item.replicas) for item in found.partitions), default=1
-    )
+    count = partitions or len(found.partitions)
+    factor = replication_factor or max((len(p.replicas) for p in found.partitions), default=1)
     new = NewTopic(target, count, factor, configs)
     (await admin.create_topics([new], validate_only=dry_run)).raise_for_errors()
     return {

@@ -189,8 +189,7 @@ def list_topics(
     }
     asked = [key for key, wanted in conditions.items() if wanted]
     rows = [row for row in rows if all(row[key] for key in asked)]
-    output.table(LIST_COLUMNS, rows)
-    output.finish({"topics": rows})
+    output.show(LIST_COLUMNS, {"topics": rows})
 
 
 def _summary(topic: TopicDescription) -> dict[str, Any]:

@@ -136,8 +136,7 @@ def list_transactions(
         for item in listed
         if item.transactional_id in wanted
     ]
-    output.table(LIST_COLUMNS, rows)
-    output.finish({"transactions": rows})
+    output.show(LIST_COLUMNS, {"transactions": rows})
 
 
 async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:
@@ -302,8 +301,7 @@ def find_hanging(
         count = len(found.undecided)
         output.fail("", f"{count} more may hang: not all coordinators could be asked")
     rows = [_hanging(item) for item in found]
-    output.table(HANGING_COLUMNS, rows)
-    output.finish({"transactions": rows})
+    output.show(HANGING_COLUMNS, {"transactions": rows})
 
 
 def _hanging(item: HangingTransaction) -> dict[str, Any]:

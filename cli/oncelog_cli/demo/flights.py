@@ -20,23 +20,11 @@ from pathlib import Path
 from oncelog_cli.exits import UsageError
 
 _NUMBERS = frozenset(
-    [
-        "year",
-        "month",
-        "day",
-        "dep_time",
-        "sched_dep_time",
-        "dep_delay",
-        "arr_time",
-        "sched_arr_time",
-        "arr_delay",
-        "flight",
-        "air_time",
-        "distance",
-        "hour",
-        "minute",
-    ]
-)
+    (
+        "year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time",
+        "sched_arr_time", "arr_delay", "flight", "air_time", "distance", "hour", "minute",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

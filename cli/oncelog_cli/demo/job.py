@@ -15,6 +15,7 @@ from oncelog_cli.demo.flights import Flight, read_flights, row_of
 from oncelog_cli.demo.verdict import DemoVerdict, Ledger
 from oncelog_cli.demo.view import DemoSnapshot, DemoView, PartitionLine
 from oncelog_cli.local.cluster import LocalCluster
+from oncelog_cli.render import fields_of
 
 TOPIC = "flights"
 PARTITIONS = 6
@@ -143,12 +144,8 @@ class DemoJob:
             snapshot = DemoSnapshot(
                 [
                     PartitionLine(
-                        p.partition,
-                        p.leader,
-                        p.leader_epoch,
-                        p.isr,
-                        p.replicas,
-                        marks.get((p.partition, p.leader), 0),
+                        **fields_of(p, "partition leader leader_epoch isr replicas"),
+                        high_watermark=marks.get((p.partition, p.leader), 0),
                     )
                     for p in partitions
                 ],
