@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -105,19 +106,15 @@ class ShardState(Enum):
     UNLOADED = "unloaded"
 
 
+@dataclass(slots=True, eq=False)
 class _PendingCommit:
     """It is answered when ``offset`` is committed."""
 
-    __slots__ = ("deadline_s", "done", "finish", "is_write", "offset")
-
-    def __init__(
-        self, offset: int, is_write: bool, deadline_s: float, finish: Callable[[int], None]
-    ) -> None:
-        self.offset = offset
-        self.is_write = is_write
-        self.deadline_s = deadline_s
-        self.finish = finish
-        self.done = False
+    offset: int
+    is_write: bool
+    deadline_s: float
+    finish: Callable[[int], None]
+    done: bool = False
 
 
 def append_refusal(error: ApiError) -> int:

@@ -17,6 +17,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,15 +33,13 @@ HEAP_SLACK_COUNT = 64
 out."""
 
 
+@dataclass(slots=True, eq=False)
 class _Timer:
-    __slots__ = ("at_s", "operation", "queued_s", "retry_s")
-
-    def __init__(self, at_s: float, operation: TimerOperation, retry_s: float | None) -> None:
-        self.at_s = at_s
-        self.operation = operation
-        self.retry_s = retry_s
-        self.queued_s = -1.0
-        """The heap has the timer under this time."""
+    at_s: float
+    operation: TimerOperation
+    retry_s: float | None
+    queued_s: float = -1.0
+    """The heap has the timer under this time."""
 
 
 class ShardTimers:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from oncelog_broker.coordinator.ports import MarkerOrder
@@ -65,15 +66,13 @@ FIRST_LANE, NEXT_LANE = 100, 101
 """These are connections of their own: for first attempts, and for all further ones."""
 
 
+@dataclass(slots=True, eq=False)
 class _PendingCompletion:
     """It is an order that is under way."""
 
-    __slots__ = ("done", "open_count", "order")
-
-    def __init__(self, order: MarkerOrder, done: Callable[[], None]) -> None:
-        self.order = order
-        self.done: Callable[[], None] | None = done
-        self.open_count = 0
+    order: MarkerOrder
+    done: Callable[[], None] | None
+    open_count: int = 0
 
     def one_done(self) -> None:
         """Count a partition that has its marker."""
@@ -88,36 +87,25 @@ class _PendingCompletion:
         self.done = None
 
 
+@dataclass(slots=True, eq=False)
 class _Marker:
     """It is one marker for one partition."""
 
-    __slots__ = ("commit", "lane", "order", "pause_s", "producer_epoch", "producer_id", "where")
-
-    def __init__(
-        self,
-        order: _PendingCompletion,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        where: TopicPartition,
-    ) -> None:
-        self.order = order
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.commit = commit
-        self.where = where
-        self.pause_s = PAUSE_S
-        self.lane = FIRST_LANE
+    order: _PendingCompletion
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    where: TopicPartition
+    pause_s: float = PAUSE_S
+    lane: int = FIRST_LANE
 
 
+@dataclass(slots=True, eq=False)
 class _Lane:
     """It is the queue of markers for one broker."""
 
-    __slots__ = ("busy", "queue")
-
-    def __init__(self) -> None:
-        self.queue: deque[_Marker] = deque()
-        self.busy = False
+    queue: deque[_Marker] = field(default_factory=deque)
+    busy: bool = False
 
     def take(self) -> list[_Marker]:
         """Return the next markers, without those that were cancelled."""

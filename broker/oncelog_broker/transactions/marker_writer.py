@@ -14,6 +14,8 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from oncelog_broker.replication.purgatory import Deadline
 from oncelog_broker.replication.replica_manager import ReplicaManager
@@ -34,18 +36,16 @@ logger = get_logger(__name__)
 MARKER_WAIT_S = 1.0
 
 
+@dataclass(slots=True, eq=False)
 class _Written:
     """These markers were asked for together: they are answered when all are known, or the time is
     up."""
 
-    __slots__ = ("deadline", "open", "respond", "results")
-
-    def __init__(self, respond: Callable[[list[MarkerResult]], None]) -> None:
-        self.results: list[MarkerResult] = []
-        self.respond: Callable[[list[MarkerResult]], None] | None = respond
-        self.open: dict[int, MarkerPartitionResult] = {}
-        """These have no answer yet, by the order of asking."""
-        self.deadline: Deadline | None = None
+    respond: Callable[[list[MarkerResult]], None] | None
+    results: list[MarkerResult] = field(default_factory=list)
+    open: dict[int, MarkerPartitionResult] = field(default_factory=dict)
+    """These have no answer yet, by the order of asking."""
+    deadline: Deadline | None = None
 
     def known(self, number: int, error_code: int) -> None:
         """Take in the outcome of one marker; late news change nothing."""
@@ -102,7 +102,7 @@ class MarkerWriter:
             self._replicas.now() + MARKER_WAIT_S, written.expired
         )
         for number, (marker, topic_partition) in enumerate(asked):
-            self._end(marker, topic_partition, _Known(written, number))
+            self._end(marker, topic_partition, partial(written.known, number))
 
     def _end(
         self, marker: TxnMarker, topic_partition: TopicPartition, callback: Callable[[int], None]
@@ -133,16 +133,3 @@ class MarkerWriter:
             callback(StorageError.code)
         else:
             partition.when_committed(append.last_offset + 1, callback)
-
-
-class _Known:
-    """It is the callback of one marker in one partition."""
-
-    __slots__ = ("number", "written")
-
-    def __init__(self, written: _Written, number: int) -> None:
-        self.written = written
-        self.number = number
-
-    def __call__(self, error_code: int) -> None:
-        self.written.known(self.number, error_code)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 
 from oncelog_broker.transactions.ports import (
@@ -78,19 +79,15 @@ _ASK_AGAIN = frozenset(
 )
 
 
+@dataclass(slots=True, eq=False)
 class _PendingVerification:
     """It asks whether a partition is in a transaction."""
 
-    __slots__ = ("added", "again", "callback", "deadline_s", "pause_s")
-
-    def __init__(
-        self, added: AddedTransaction, callback: Callable[[int], None], deadline_s: float
-    ) -> None:
-        self.added = added
-        self.callback = callback
-        self.deadline_s = deadline_s
-        self.pause_s = PAUSE_S
-        self.again = False
+    added: AddedTransaction
+    callback: Callable[[int], None]
+    deadline_s: float
+    pause_s: float = PAUSE_S
+    again: bool = False
 
     @property
     def key(self) -> tuple[str, int, int]:

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
@@ -45,40 +47,27 @@ GUARDS_MAX = 3
 """So often one batch asks the coordinator, when its guards keep becoming void."""
 
 
+@dataclass(slots=True, eq=False)
 class TxnBatch:
     """It is one batch of a transaction. ``append`` is called when its turn has come, with the bytes
     and the guard, or ``refuse`` with the reason; one of them at most, once. Neither may raise."""
 
-    __slots__ = ("append", "batch", "is_gone", "partition", "refuse", "transactional_id")
-
-    def __init__(
-        self,
-        transactional_id: str,
-        partition: TopicPartition,
-        batch: memoryview,
-        *,
-        append: Callable[[memoryview, TxnGuard | None], None],
-        refuse: Callable[[ApiError], None],
-        is_gone: Callable[[], bool],
-    ) -> None:
-        """``is_gone`` returns whether nobody waits for an answer any more."""
-        self.transactional_id = transactional_id
-        self.partition = partition
-        self.batch = batch
-        self.append = append
-        self.refuse = refuse
-        self.is_gone = is_gone
+    transactional_id: str
+    partition: TopicPartition
+    batch: memoryview
+    append: Callable[[memoryview, TxnGuard | None], None]
+    refuse: Callable[[ApiError], None]
+    is_gone: Callable[[], bool]
+    """It returns whether nobody waits for an answer any more."""
 
 
+@dataclass(slots=True, eq=False)
 class _Queue:
     """It keeps batches of one producer for one partition; the first of them is being verified."""
 
-    __slots__ = ("batches", "guards")
-
-    def __init__(self) -> None:
-        self.batches: deque[TxnBatch] = deque()
-        self.guards = 0
-        """The first batch has taken so many."""
+    batches: deque[TxnBatch] = field(default_factory=deque)
+    guards: int = 0
+    """The first batch has taken so many."""
 
 
 class VerifiedAppends:
@@ -137,10 +126,14 @@ class VerifiedAppends:
         queue.guards += 1
         first = queue.batches[0]
         self._verifier.verify(
-            first.transactional_id, key[1], epoch, key[0], _Verified(self, key, queue, guard)
+            first.transactional_id,
+            key[1],
+            epoch,
+            key[0],
+            partial(self._verified, key, queue, guard),
         )
 
-    def verified(
+    def _verified(
         self,
         key: tuple[TopicPartition, int],
         queue: _Queue,
@@ -204,24 +197,3 @@ class VerifiedAppends:
         batch = queue.batches.popleft()
         self.pending_bytes -= len(batch.batch)
         return batch
-
-
-class _Verified:
-    """It is the callback of one verification."""
-
-    __slots__ = ("appends", "guard", "key", "queue")
-
-    def __init__(
-        self,
-        appends: VerifiedAppends,
-        key: tuple[TopicPartition, int],
-        queue: _Queue,
-        guard: TxnGuard | None,
-    ) -> None:
-        self.appends = appends
-        self.key = key
-        self.queue = queue
-        self.guard = guard
-
-    def __call__(self, error_code: int) -> None:
-        self.appends.verified(self.key, self.queue, self.guard, error_code)

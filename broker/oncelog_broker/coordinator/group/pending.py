@@ -18,6 +18,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.records import (
@@ -34,16 +35,14 @@ MARKER_BYTES_MAX = 256 * 1024
 """A marker writes so many bytes in one go; one batch must hold it. The rest follows."""
 
 
+@dataclass(slots=True, eq=False)
 class TxnOffsetsGuard:
     """Its holder may add offsets to the transaction for which it was taken, while it is valid."""
 
-    __slots__ = ("_release", "partition", "valid")
-
-    def __init__(self, partition: int, release: Callable[[TxnOffsetsGuard], None]) -> None:
-        self.partition = partition
-        """This partition of the internal topic is to be added to the transaction."""
-        self.valid = True
-        self._release = release
+    partition: int
+    """This partition of the internal topic is to be added to the transaction."""
+    _release: Callable[[TxnOffsetsGuard], None]
+    valid: bool = True
 
     def release(self) -> None:
         """Give it back, as it is not needed any more."""

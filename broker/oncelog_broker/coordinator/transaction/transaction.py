@@ -7,6 +7,7 @@ anew by the next one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from oncelog_broker.coordinator.ports import MarkerOrder, MarkerSenderPort, ProducerMarker
 from oncelog_broker.coordinator.result import DelayedOperations
@@ -20,40 +21,28 @@ from oncelog_broker.coordinator.transaction.records import (
 from oncelog_broker.coordinator.transaction.states import TxnState, check_transition
 
 
+@dataclass(slots=True, eq=False)
 class TransactionMetadata:
     """It is a transactional id: what the log says of it, its markers under way, and who waits for
     it."""
 
-    __slots__ = (
-        "_cancel",
-        "decided_s",
-        "delayed",
-        "names",
-        "order",
-        "partition_count",
-        "saved",
-        "transactional_id",
-        "writers",
-    )
-
-    def __init__(self, transactional_id: str) -> None:
-        self.transactional_id = transactional_id
-        self.saved: Saved | None = None
-        """It is None only while records are being read and writers were met first."""
-        self.writers: dict[int, SavedWriter] = {}
-        """The shared transaction that is open or prepared has these writers, by producer id."""
-        self.names: dict[str, int] = {}
-        """It maps each writer's name to its producer id."""
-        self.partition_count = 0
-        """All writers together have so many partitions."""
-        self.decided_s = 0.0
-        """It is the loop time when the transaction was prepared, or found so."""
-        self.delayed = DelayedOperations()
-        """These operations wait until the transaction is complete."""
-        self.order: MarkerOrder | None = None
-        """These markers are being written."""
-        self._cancel: Callable[[], None] | None = None
-        """It gives the order up; None when there is nothing to give up."""
+    transactional_id: str
+    saved: Saved | None = None
+    """It is None only while records are being read and writers were met first."""
+    writers: dict[int, SavedWriter] = field(default_factory=dict)
+    """The shared transaction that is open or prepared has these writers, by producer id."""
+    names: dict[str, int] = field(default_factory=dict)
+    """It maps each writer's name to its producer id."""
+    partition_count: int = 0
+    """All writers together have so many partitions."""
+    decided_s: float = 0.0
+    """It is the loop time when the transaction was prepared, or found so."""
+    delayed: DelayedOperations = field(default_factory=DelayedOperations)
+    """These operations wait until the transaction is complete."""
+    order: MarkerOrder | None = None
+    """These markers are being written."""
+    _cancel: Callable[[], None] | None = None
+    """It gives the order up; None when there is nothing to give up."""
 
     # ---- durable state
 

@@ -13,6 +13,7 @@ harmless.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from oncelog_broker.replication.purgatory import Deadline, Deadlines
 from oncelog_broker.server.authorizer import (
@@ -107,7 +108,7 @@ class AddPartitionsToTxnHandler:
             except ApiError as error:
                 gathered.put(index, _refused(transaction, error.code, str(error)))
             else:
-                self._transactions.add_partitions(transaction, _Put(gathered, index))
+                self._transactions.add_partitions(transaction, partial(gathered.put, index))
         if gathered.missing:
 
             def expired() -> None:
@@ -143,19 +144,6 @@ class AddPartitionsToTxnHandler:
                 raise InvalidRequestError(f"{topic.topic} is internal")
             if not self._authorizer.authorize(context, WRITE, TOPIC, topic.topic):
                 raise TopicAuthorizationFailedError(f"may not write to {topic.topic}")
-
-
-class _Put:
-    """It is the callback of one transaction."""
-
-    __slots__ = ("gathered", "index")
-
-    def __init__(self, gathered: _GatheredResults, index: int) -> None:
-        self.gathered = gathered
-        self.index = index
-
-    def __call__(self, result: AddPartitionsResult) -> None:
-        self.gathered.put(self.index, result)
 
 
 def _refused(

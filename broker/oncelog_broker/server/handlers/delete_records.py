@@ -8,6 +8,7 @@ per partition.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,20 +36,18 @@ if TYPE_CHECKING:
     from oncelog_broker.server.request import RequestContext, Respond
 
 
+@dataclass(slots=True, eq=False)
 class _DelayedDeleteRecords:
     """Not all partitions of the request have answered."""
 
-    __slots__ = ("deadline", "operations", "pending", "respond", "response")
-
-    def __init__(self, respond: Respond) -> None:
-        self.respond = respond
-        self.response = DeleteRecordsResponse()
-        # One more than there are partitions, so that the answer cannot leave before all are tried.
-        self.pending = 1
-        self.operations: dict[
-            TopicPartition, tuple[DeleteRecordsPartitionResult, DelayedOperation]
-        ] = {}
-        self.deadline: Deadline | None = None
+    respond: Respond
+    response: DeleteRecordsResponse = field(default_factory=DeleteRecordsResponse)
+    # One more than there are partitions, so that the answer cannot leave before all are tried.
+    pending: int = 1
+    operations: dict[TopicPartition, tuple[DeleteRecordsPartitionResult, DelayedOperation]] = field(
+        default_factory=dict
+    )
+    deadline: Deadline | None = None
 
     def one_done(self) -> None:
         """Count a partition whose answer is known; the last one answers the request."""

@@ -12,6 +12,8 @@ STALE_BROKER_EPOCH, INVALID_REQUEST, INVALID_FETCH_SESSION_EPOCH. Per partition:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from oncelog_broker.replication.consumer_fetch import ConsumerFetch
 from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.partition import Partition
@@ -38,14 +40,12 @@ NO_SESSION = -1
 FULL_SESSION = 0
 
 
+@dataclass(slots=True, eq=False)
 class _ConsumerSlot:
     """It holds the delayed fetch of a consumer's connection, so that it goes when the
     connection does."""
 
-    __slots__ = ("fetch",)
-
-    def __init__(self) -> None:
-        self.fetch: ConsumerFetch | None = None
+    fetch: ConsumerFetch | None = None
 
     def close(self) -> None:
         """Forget the fetch, as the connection is gone."""

@@ -18,6 +18,7 @@ gone when ``handle`` returns. Only what must wait for a transaction coordinator 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -58,21 +59,20 @@ logger = get_logger(__name__)
 _ACKS = frozenset((Acks.NONE, Acks.LEADER, Acks.ALL))
 
 
+@dataclass(slots=True, eq=False)
 class _DelayedProduce:
     """Not all batches of the request are acknowledged, or not yet appended."""
 
-    __slots__ = ("acks", "deadline", "operations", "pending", "respond", "response", "wait_s")
-
-    def __init__(
-        self, acks: int, wait_s: float, response: ProduceResponse, respond: Respond
-    ) -> None:
-        self.acks = acks
-        self.wait_s = wait_s
-        self.response = response
-        self.respond = respond
-        self.pending = 0
-        self.operations: list[tuple[_PartitionAnswer, DelayedOperation]] = []
-        self.deadline: Deadline | None = None
+    acks: int
+    wait_s: float
+    response: ProduceResponse
+    respond: Respond
+    # One more than there are partitions, so that the answer cannot leave before all are tried.
+    pending: int = 1
+    operations: list[tuple[_PartitionAnswer, DelayedOperation]] = field(
+        init=False, default_factory=list
+    )
+    deadline: Deadline | None = None
 
     def one_done(self) -> None:
         """Count a partition whose answer is known; the last one answers the request."""
@@ -93,15 +93,13 @@ class _DelayedProduce:
                 answer(RequestTimedOutError.code)
 
 
+@dataclass(slots=True, eq=False)
 class _PartitionAnswer:
     """It is the callback of one partition of a delayed request."""
 
-    __slots__ = ("answer", "delayed", "done")
-
-    def __init__(self, delayed: _DelayedProduce, answer: ProducePartitionResponse) -> None:
-        self.delayed = delayed
-        self.answer = answer
-        self.done = False
+    delayed: _DelayedProduce
+    answer: ProducePartitionResponse
+    done: bool = False
 
     def __call__(self, error_code: int) -> None:
         self.done = True
@@ -141,8 +139,6 @@ class ProduceHandler:
         _check_once(request)
         wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
         delayed = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond)
-        # One more than there are partitions, so that the answer cannot leave before all are tried.
-        delayed.pending = 1
         for topic in request.topics:
             refusal = self._topic_refusal(context, topic.topic)
             answers: list[ProducePartitionResponse] = []
