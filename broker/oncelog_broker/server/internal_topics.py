@@ -19,26 +19,15 @@ from typing import Any
 from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.server.controller_channel import ControllerChannel
 from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.server.topic_creation import create_topic
 from oncelog_protocol import limits
 from oncelog_protocol.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
-from oncelog_protocol.errors import (
-    NO_ERROR,
-    CoordinatorNotAvailableError,
-    OncelogError,
-    TopicAlreadyExistsError,
-)
-from oncelog_protocol.messages.admin import (
-    ConfigEntry,
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from oncelog_protocol.errors import CoordinatorNotAvailableError, OncelogError
+from oncelog_protocol.messages.admin import ConfigEntry, CreatableTopic
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
 logger = get_logger(__name__)
-
-CREATE_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +146,9 @@ class InternalTopics:
 
     async def _create(self, wanted: InternalTopic) -> None:
         try:
-            response: CreateTopicsResponse = await self._channel.call(
-                CreateTopicsRequest([self._design(wanted)], CREATE_TIMEOUT_MS),
-                timeout_s=CREATE_TIMEOUT_MS / 1000 + 2,
-            )
-            codes = [response.error_code, *(t.error_code for t in response.topics)]
-            failed = [c for c in codes if c not in (NO_ERROR, TopicAlreadyExistsError.code)]
-            if failed:
-                logger.warning("internal_topic_refused", topic=wanted.topic, error_code=failed[0])
+            code = await create_topic(self._channel, self._design(wanted))
+            if code:
+                logger.warning("internal_topic_refused", topic=wanted.topic, error_code=code)
             else:
                 logger.info("internal_topic_ready", topic=wanted.topic)
         except (OSError, TimeoutError, OncelogError) as error:

@@ -26,6 +26,18 @@ PENDING_MAX = 64
 CREATE_TIMEOUT_MS = 10_000
 
 
+async def create_topic(channel: ControllerChannel, topic: CreatableTopic) -> int:
+    """Ask the controller for a topic; return 0 when there is one, or the first error code.
+
+    :raises OSError, TimeoutError, OncelogError: as ``ControllerChannel.call``.
+    """
+    response: CreateTopicsResponse = await channel.call(
+        CreateTopicsRequest([topic], CREATE_TIMEOUT_MS), timeout_s=CREATE_TIMEOUT_MS / 1000 + 2
+    )
+    codes = [response.error_code, *(t.error_code for t in response.topics)]
+    return next((c for c in codes if c not in (NO_ERROR, TopicAlreadyExistsError.code)), NO_ERROR)
+
+
 class TopicCreation:
     """It asks the controller for topics, each name once at a time."""
 
@@ -49,15 +61,10 @@ class TopicCreation:
         return True
 
     async def _create(self, topic: str) -> None:
-        request = CreateTopicsRequest([CreatableTopic(topic, -1, -1)], CREATE_TIMEOUT_MS)
         try:
-            response: CreateTopicsResponse = await self._channel.call(
-                request, timeout_s=CREATE_TIMEOUT_MS / 1000 + 2
-            )
-            codes = [response.error_code, *(t.error_code for t in response.topics)]
-            failed = [c for c in codes if c not in (NO_ERROR, TopicAlreadyExistsError.code)]
-            if failed:
-                logger.warning("topic_auto_creation_refused", topic=topic, error_code=failed[0])
+            code = await create_topic(self._channel, CreatableTopic(topic, -1, -1))
+            if code:
+                logger.warning("topic_auto_creation_refused", topic=topic, error_code=code)
             else:
                 logger.info("topic_auto_created", topic=topic)
         except (OSError, TimeoutError, OncelogError) as exc:

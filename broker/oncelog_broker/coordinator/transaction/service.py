@@ -103,19 +103,16 @@ class TransactionCoordinator:
     def init_pid(self, request: InitPidRequest, respond: Callable[[InitPidResponse], None]) -> None:
         """Carry out InitPid with a transactional id."""
 
-        def refused(error: ApiError) -> InitPidResponse:
-            return InitPidResponse(error.code, str(error))
-
-        transactional_id = request.transactional_id or ""
-        try:
-            _check_id(transactional_id)
+        def check() -> None:
             self._check_timeout(request.transaction_timeout_ms)
             if (request.producer_id < 0) != (request.producer_epoch < 0):
                 raise InvalidRequestError("a producer names its id and its epoch, or neither")
-        except ApiError as error:
-            return respond(refused(error))
+
+        def init(shard: TransactionShard, fresh: int | None) -> Result[InitPidResponse]:
+            return shard.init(request, fresh)
+
         self._carry_out(
-            transactional_id, lambda shard, fresh: shard.init(request, fresh), respond, refused
+            request.transactional_id or "", init, respond, _refusing(InitPidResponse), check
         )
 
     def add_partitions(
@@ -127,29 +124,21 @@ class TransactionCoordinator:
         def refused(error: ApiError) -> AddPartitionsResult:
             return AddPartitionsResult(added.transactional_id, error.code, str(error))
 
-        try:
-            _check_id(added.transactional_id)
+        def check() -> None:
             if not any(topic.partitions for topic in added.topics):
                 raise InvalidRequestError("no partition is named")
-        except ApiError as error:
-            return respond(refused(error))
-        self._carry_out(added.transactional_id, lambda shard, _: shard.add(added), respond, refused)
+
+        self._carry_out(
+            added.transactional_id, lambda shard, _: shard.add(added), respond, refused, check
+        )
 
     def end_txn(self, request: EndTxnRequest, respond: Callable[[EndTxnResponse], None]) -> None:
         """Carry out EndTxn of an ordinary transactional id."""
-
-        def refused(error: ApiError) -> EndTxnResponse:
-            return EndTxnResponse(error.code, str(error))
-
-        try:
-            _check_id(request.transactional_id)
-        except ApiError as error:
-            return respond(refused(error))
         self._carry_out(
             request.transactional_id,
             lambda shard, fresh: shard.end(request, fresh),
             respond,
-            refused,
+            _refusing(EndTxnResponse),
         )
 
     # ---- shared transactions
@@ -158,11 +147,8 @@ class TransactionCoordinator:
         self, _request: BeginSharedTxnRequest, respond: Callable[[BeginSharedTxnResponse], None]
     ) -> None:
         """Carry out BeginSharedTxn: the answer has a new ordinal."""
-
-        def refused(error: ApiError) -> BeginSharedTxnResponse:
-            return BeginSharedTxnResponse(error.code, str(error))
-
-        self._carry_out(ORDINAL_KEY, lambda shard, _: shard.begin_shared(), respond, refused)
+        refused = _refusing(BeginSharedTxnResponse)
+        self._ask(ORDINAL_KEY, lambda shard, _: shard.begin_shared(), respond, refused)
 
     def join(self, request: JoinTxnRequest, respond: Callable[[JoinTxnResponse], None]) -> None:
         """Carry out JoinTxn; a tag that is committed already is refused with the last committed
@@ -180,31 +166,24 @@ class TransactionCoordinator:
             committed_tag[0] = shard.last_committed_tag(request.transactional_id)
             return shard.join(request, fresh)
 
-        try:
-            _check_id(request.transactional_id)
+        def check() -> None:
             _check_shared(request.ordinal, request.tag)
             if not request.writer:
                 raise InvalidRequestError("a writer has a name")
             self._check_timeout(request.transaction_timeout_ms)
-        except ApiError as error:
-            return respond(refused(error))
-        self._carry_out(request.transactional_id, join, respond, refused)
+
+        self._carry_out(request.transactional_id, join, respond, refused, check)
 
     def end_shared(
         self, request: EndSharedTxnRequest, respond: Callable[[EndSharedTxnResponse], None]
     ) -> None:
         """Carry out EndSharedTxn, of an ordinal and its tag."""
-
-        def refused(error: ApiError) -> EndSharedTxnResponse:
-            return EndSharedTxnResponse(error.code, str(error))
-
-        try:
-            _check_id(request.transactional_id)
-            _check_shared(request.ordinal, request.tag)
-        except ApiError as error:
-            return respond(refused(error))
         self._carry_out(
-            request.transactional_id, lambda shard, _: shard.end_shared(request), respond, refused
+            request.transactional_id,
+            lambda shard, _: shard.end_shared(request),
+            respond,
+            _refusing(EndSharedTxnResponse),
+            lambda: _check_shared(request.ordinal, request.tag),
         )
 
     # ---- looking at them
@@ -248,18 +227,39 @@ class TransactionCoordinator:
         operation: Callable[[TransactionShard, int | None], Result[R]],
         respond: Callable[[R], None],
         refused: Callable[[ApiError], R],
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        request = PendingRequest(transactional_id, operation, refused)
+        """Ask the shard of the id, once the id and the request have passed their checks."""
+        try:
+            _check_id(transactional_id)
+            check()
+        except ApiError as error:
+            return respond(refused(error))
+        self._ask(transactional_id, operation, respond, refused)
+
+    def _ask(
+        self,
+        key: str,
+        operation: Callable[[TransactionShard, int | None], Result[R]],
+        respond: Callable[[R], None],
+        refused: Callable[[ApiError], R],
+    ) -> None:
+        request = PendingRequest(key, operation, refused)
 
         def reply(response: R | None, code: int) -> None:
             respond(refused(error_for(code)) if response is None else response)
 
-        self._engine.write(transactional_id, lambda shard: shard.carry_out(request), reply)
+        self._engine.write(key, lambda shard: shard.carry_out(request), reply)
 
     def _check_timeout(self, timeout_ms: int) -> None:
         longest = self._config.transaction_max_timeout_ms
         if not 0 < timeout_ms <= longest:
             raise InvalidTransactionTimeoutError(f"{timeout_ms} ms are not within 1 and {longest}")
+
+
+def _refusing(response: Callable[[int, str], R]) -> Callable[[ApiError], R]:
+    """Return what makes such a response of an error."""
+    return lambda error: response(error.code, str(error))
 
 
 def _check_id(transactional_id: str) -> None:

@@ -9,6 +9,10 @@ there is now. Further errors: those in ``messages.groups``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
 from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.server.authorizer import GROUP, READ, TOPIC, Authorizer
 from oncelog_broker.server.metadata_image import MetadataImage
@@ -24,9 +28,16 @@ from oncelog_protocol.messages.groups import (
     OffsetCommitPartitionResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitTopic,
-    OffsetCommitTopicResponse,
 )
+from oncelog_protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+
+Commit = TypeVar("Commit", OffsetCommitRequest, TxnOffsetCommitRequest)
+
+Refused = dict[tuple[int, int], int]
+"""It maps (index of topic, index of partition) to error codes."""
 
 
 class OffsetCommitHandler:
@@ -52,70 +63,62 @@ class OffsetCommitHandler:
         """
         if not self._authorizer.authorize(context, READ, GROUP, request.group_id):
             raise GroupAuthorizationFailedError
-        refused: dict[tuple[int, int], int] = {}
-        for t, topic in enumerate(request.topics):
-            allowed = self._authorizer.authorize(context, READ, TOPIC, topic.topic)
-            for p, code in self._refusals(topic, allowed):
-                refused[t, p] = code
-            topic.topic_id = topic.topic_id or self._image.topic_id(topic.topic)
+        refused = refused_partitions(request, context, self._authorizer, self._image)
         if not refused:
             self._groups.commit(request, respond)
             return
-        rest = [
-            OffsetCommitTopic(
-                topic.topic,
-                [item for p, item in enumerate(topic.partitions) if (t, p) not in refused],
-                topic.topic_id,
-            )
-            for t, topic in enumerate(request.topics)
-        ]
-        asked = OffsetCommitRequest(
-            request.group_id,
-            request.generation_id,
-            request.member_id,
-            request.group_instance_id,
-            rest,
-        )
-        self._groups.commit(asked, lambda answer: respond(_whole(request, refused, answer)))
 
-    def _refusals(self, topic: OffsetCommitTopic, allowed: bool) -> list[tuple[int, int]]:
-        known = self._image.topics.get(topic.topic)
-        found = []
-        for index, item in enumerate(topic.partitions):
+        def answer(response: OffsetCommitResponse) -> None:
+            put_back(response, request, refused, OffsetCommitPartitionResponse)
+            respond(response)
+
+        self._groups.commit(without(request, refused), answer)
+
+
+def refused_partitions(
+    request: Commit, context: RequestContext, authorizer: Authorizer, image: MetadataImage
+) -> Refused:
+    """Return what cannot be committed. A topic without an id gets the one that it has now."""
+    refused: Refused = {}
+    for t, topic in enumerate(request.topics):
+        allowed = authorizer.authorize(context, READ, TOPIC, topic.topic)
+        known = image.topics.get(topic.topic)
+        for p, item in enumerate(topic.partitions):
             if not allowed:
-                found.append((index, TopicAuthorizationFailedError.code))
+                refused[t, p] = TopicAuthorizationFailedError.code
             elif known is None or item.partition not in known.partitions:
-                found.append((index, UnknownTopicOrPartitionError.code))
+                refused[t, p] = UnknownTopicOrPartitionError.code
             elif topic.topic_id not in ("", known.topic_id):
-                found.append((index, InconsistentTopicIdError.code))
-        return found
+                refused[t, p] = InconsistentTopicIdError.code
+        topic.topic_id = topic.topic_id or image.topic_id(topic.topic)
+    return refused
 
 
-def _whole(
-    request: OffsetCommitRequest,
-    refused: dict[tuple[int, int], int],
-    answer: OffsetCommitResponse,
-) -> OffsetCommitResponse:
-    """Return the coordinator's answer, with what it was not asked in its place."""
-    if answer.error_code != NO_ERROR:
-        return answer
-    answer.topics = [
-        OffsetCommitTopicResponse(topic.topic, _merged(t, topic, refused, given.partitions))
-        for t, (topic, given) in enumerate(zip(request.topics, answer.topics, strict=True))
+def without(request: Commit, refused: Refused) -> Commit:
+    """Return what is left to ask the coordinator; every topic keeps its place."""
+    topics: list[Any] = [
+        replace(
+            topic, partitions=[i for p, i in enumerate(topic.partitions) if (t, p) not in refused]
+        )
+        for t, topic in enumerate(request.topics)
     ]
-    return answer
+    return replace(request, topics=topics)
 
 
-def _merged(
-    index: int,
-    topic: OffsetCommitTopic,
-    refused: dict[tuple[int, int], int],
-    answers: list[OffsetCommitPartitionResponse],
-) -> list[OffsetCommitPartitionResponse]:
-    given = iter(answers)
-    return [
-        OffsetCommitPartitionResponse(item.partition, refused[index, p])
-        if (index, p) in refused
-        else next(given)
-        for p, item in enumerate(topic.partitions)
-    ]
+def put_back(
+    response: OffsetCommitResponse | TxnOffsetCommitResponse,
+    request: Commit,
+    refused: Refused,
+    refusal: Callable[[int, int], Any],
+) -> None:
+    """Put what the coordinator was not asked in its place in its answer, as ``refusal`` of
+    partition and error code."""
+    if response.error_code != NO_ERROR:
+        return
+    answered: list[Any] = response.topics
+    for t, (topic, given) in enumerate(zip(request.topics, answered, strict=True)):
+        answers = iter(given.partitions)
+        given.partitions = [
+            refusal(item.partition, refused[t, p]) if (t, p) in refused else next(answers)
+            for p, item in enumerate(topic.partitions)
+        ]
