@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from oncelog_broker.coordinator.transaction.service import TransactionCoordinator
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
@@ -21,8 +22,8 @@ from oncelog_protocol.messages.transactions import AddedTransaction, AddPartitio
 __all__ = ["FakeCalls", "FakeGroups", "FakeTransactions", "image_of", "tell"]
 
 
-class FakeTransactions:
-    """It fulfils ``TransactionsPort``. ``codes`` are given one by one, the last for ever; ``holds``
+class FakeTransactions(TransactionCoordinator):
+    """It coordinates nothing. ``codes`` are given one by one, the last for ever; ``holds``
     keeps the answers of ``add_partitions`` until the test gives them."""
 
     def __init__(self, *codes: int) -> None:

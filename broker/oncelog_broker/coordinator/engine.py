@@ -102,15 +102,6 @@ class CoordinatorEngine(Generic[S]):
             )
         self.partition_count = count
 
-    def partition_for(self, key: str) -> int:
-        """Return the partition that ``key`` belongs to.
-
-        :raises NotCoordinatorError: the topic is not known here.
-        """
-        if self.partition_count is None:
-            raise NotCoordinatorError(f"{self.topic} is not known here")
-        return coordinator_partition(key, self.partition_count)
-
     def refusal(self, key: str) -> int:
         """Return 0 when this broker coordinates ``key`` and has loaded it, or the error code that
         says why not: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE

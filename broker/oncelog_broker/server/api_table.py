@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from oncelog_broker.coordinator.group.service import GroupCoordinator
+from oncelog_broker.coordinator.transaction.service import TransactionCoordinator
 from oncelog_broker.server.access import BETWEEN_BROKERS, NOTHING, Access
 from oncelog_broker.server.authorizer import (
     ALTER,
@@ -39,7 +40,6 @@ from oncelog_broker.server.handlers.handed_on import (
     TopicsToController,
 )
 from oncelog_broker.server.request import AsyncHandler, Handler
-from oncelog_broker.server.transaction_port import TransactionsPort
 from oncelog_protocol.messages.base import ApiKey
 
 S = TypeVar("S")
@@ -83,7 +83,7 @@ GROUPS: tuple[ApiRow[GroupCoordinator, Handler], ...] = (
 
 _WRITE_ID = Access(WRITE, TRANSACTIONAL_ID, "transactional_id")
 
-TRANSACTIONS: tuple[ApiRow[TransactionsPort, Handler], ...] = (
+TRANSACTIONS: tuple[ApiRow[TransactionCoordinator, Handler], ...] = (
     # Answered when the end is decided for good.
     ApiRow(ApiKey.END_TXN, _WRITE_ID, HandedOnUnderId, lambda transactions: transactions.end_txn),
     # An ordinal binds nothing, so that everybody may have one.

@@ -15,8 +15,9 @@ whether topics exist, is for the handlers. Put together like this::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.coordinator.result import Result
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.shard import PendingRequest, TransactionShard
@@ -53,48 +54,18 @@ from oncelog_protocol.messages.transactions import (
     InitPidResponse,
 )
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 Described = list[DescribedTransaction]
 """The type is named here because inside of the class ``list`` is its method."""
 
 
-class TransactionEngine(Protocol):
-    """The transaction coordinator needs this of ``CoordinatorEngine[TransactionShard]``."""
-
-    @property
-    def loading(self) -> bool:
-        """Return whether some shard is being loaded."""
-        ...
-
-    def write(
-        self,
-        key: str,
-        operation: Callable[[TransactionShard], Result[T]],
-        reply: Callable[[T | None, int], None],
-    ) -> None:
-        """See ``CoordinatorEngine.write``."""
-        ...
-
-    def read(
-        self,
-        key: str,
-        operation: Callable[[TransactionShard], T],
-        reply: Callable[[T | None, int], None],
-    ) -> None:
-        """See ``CoordinatorEngine.read``."""
-        ...
-
-    def all_shards(self, operation: Callable[[TransactionShard], T]) -> list[T]:
-        """See ``CoordinatorEngine.all_shards``."""
-        ...
-
-
 class TransactionCoordinator:
     """It answers requests for all transactional ids that this broker coordinates."""
 
-    def __init__(self, engine: TransactionEngine, config: TransactionConfig) -> None:
+    def __init__(
+        self, engine: CoordinatorEngine[TransactionShard], config: TransactionConfig
+    ) -> None:
         self._engine = engine
         self._config = config
 
@@ -144,7 +115,7 @@ class TransactionCoordinator:
     # ---- shared transactions
 
     def begin_shared(
-        self, _request: BeginSharedTxnRequest, respond: Callable[[BeginSharedTxnResponse], None]
+        self, request: BeginSharedTxnRequest, respond: Callable[[BeginSharedTxnResponse], None]
     ) -> None:
         """Carry out BeginSharedTxn: the answer has a new ordinal."""
         refused = _refusing(BeginSharedTxnResponse)

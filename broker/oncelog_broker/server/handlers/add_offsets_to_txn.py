@@ -6,11 +6,11 @@ adds the partition. Errors: those in ``messages.transactions``.
 
 from __future__ import annotations
 
+from oncelog_broker.coordinator.transaction.service import TransactionCoordinator
 from oncelog_broker.server.authorizer import GROUP, READ, Authorizer
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.internal_topics import InternalTopics
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_broker.server.transaction_port import TransactionsPort
 from oncelog_protocol.coordinators import GROUP_TOPIC, coordinator_partition
 from oncelog_protocol.errors import (
     CoordinatorNotAvailableError,
@@ -30,7 +30,7 @@ class AddOffsetsToTxnHandler:
     """It serves AddOffsetsToTxn."""
 
     def __init__(
-        self, transactions: TransactionsPort, authorizer: Authorizer, topics: InternalTopics
+        self, transactions: TransactionCoordinator, authorizer: Authorizer, topics: InternalTopics
     ) -> None:
         self._transactions = transactions
         self._authorizer = authorizer

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from oncelog_broker.coordinator.transaction.service import TransactionCoordinator
 from oncelog_broker.replication.purgatory import Deadline, Deadlines
 from oncelog_broker.server.authorizer import (
     CLUSTER,
@@ -27,7 +28,6 @@ from oncelog_broker.server.authorizer import (
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_broker.server.transaction_port import TransactionsPort
 from oncelog_protocol.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -78,7 +78,7 @@ class AddPartitionsToTxnHandler:
 
     def __init__(
         self,
-        transactions: TransactionsPort,
+        transactions: TransactionCoordinator,
         authorizer: Authorizer,
         image: MetadataImage,
         deadlines: Deadlines,

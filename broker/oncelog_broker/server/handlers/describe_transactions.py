@@ -6,9 +6,9 @@ topics that are named: others are left out. Further errors: those in ``messages.
 
 from __future__ import annotations
 
+from oncelog_broker.coordinator.transaction.service import TransactionCoordinator
 from oncelog_broker.server.authorizer import DESCRIBE, TOPIC, TRANSACTIONAL_ID, Authorizer
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_broker.server.transaction_port import TransactionsPort
 from oncelog_protocol.errors import TransactionalIdAuthorizationFailedError
 from oncelog_protocol.messages.transaction_admin import (
     DescribedTransaction,
@@ -21,7 +21,7 @@ from oncelog_protocol.messages.transactions import TxnTopic
 class DescribeTransactionsHandler:
     """It serves DescribeTransactions."""
 
-    def __init__(self, transactions: TransactionsPort, authorizer: Authorizer) -> None:
+    def __init__(self, transactions: TransactionCoordinator, authorizer: Authorizer) -> None:
         self._transactions = transactions
         self._authorizer = authorizer
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 
+from oncelog_broker.coordinator.transaction.service import TransactionCoordinator
 from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.request import RequestContext
-from oncelog_broker.server.transaction_port import TransactionsPort
 from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.messages.transactions import InitPidRequest, InitPidResponse
 from oncelog_protocol.types import NO_PRODUCER_ID
@@ -24,7 +24,10 @@ class InitPidHandler:
     """It serves InitPid."""
 
     def __init__(
-        self, producer_ids: ProducerIds, transactions: TransactionsPort, authorizer: Authorizer
+        self,
+        producer_ids: ProducerIds,
+        transactions: TransactionCoordinator,
+        authorizer: Authorizer,
     ) -> None:
         self._producer_ids = producer_ids
         self._transactions = transactions
