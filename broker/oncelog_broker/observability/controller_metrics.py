@@ -9,42 +9,36 @@ from oncelog_controller.store import SessionState
 from oncelog_protocol.types import NO_LEADER
 
 
-class ControllerMetrics:
-    """It gathers the metrics of the controller in one broker."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    async def collect(self, page: Page) -> None:
-        """Add the controller's counts to ``page``; they are zeros unless this broker is the
-        controller."""
-        runner = self._broker.runner
-        # One that has lost contact does not act until it has it again.
-        connected = self._broker.metadata_store.state is SessionState.CONNECTED
-        page.add(c.ACTIVE_CONTROLLER, runner.is_active and connected)
-        page.add(c.LEADER_CHANGES, runner.stats.leader_changes)
-        page.add(c.UNCLEAN_ELECTIONS, runner.stats.unclean_elections)
-        page.add(c.CONTROLLER_TERMS, runner.stats.terms)
-        offline = imbalanced = partitions = topics = brokers = missing = 0
-        term = runner.term
-        if term is not None:
-            cluster = term.machine.cluster
-            assigned: set[int] = set()
-            topics, brokers = len(cluster.topics), len(cluster.brokers)
-            for name in sorted(cluster.topics):
-                # Between turns topics may come and go.
-                topic = cluster.topics.get(name)
-                for partition in [] if topic is None else topic.partitions:
-                    partitions += 1
-                    leader = partition.leader
-                    offline += leader == NO_LEADER
-                    imbalanced += leader not in (NO_LEADER, *partition.replicas[:1])
-                    assigned.update(partition.replicas)
-                await page.turn()
-            missing = len(assigned - cluster.brokers.keys())
-        page.add(c.OFFLINE_PARTITIONS, offline)
-        page.add(c.IMBALANCED_PARTITIONS, imbalanced)
-        page.add(c.CLUSTER_TOPICS, topics)
-        page.add(c.CLUSTER_PARTITIONS, partitions)
-        page.add(c.CLUSTER_BROKERS, brokers)
-        page.add(c.MISSING_BROKERS, missing)
+async def collect_controller(broker: Broker, page: Page) -> None:
+    """Add the controller's counts to ``page``; they are zeros unless this broker is the
+    controller."""
+    runner = broker.runner
+    # One that has lost contact does not act until it has it again.
+    connected = broker.metadata_store.state is SessionState.CONNECTED
+    page.add(c.ACTIVE_CONTROLLER, runner.is_active and connected)
+    page.add(c.LEADER_CHANGES, runner.stats.leader_changes)
+    page.add(c.UNCLEAN_ELECTIONS, runner.stats.unclean_elections)
+    page.add(c.CONTROLLER_TERMS, runner.stats.terms)
+    offline = imbalanced = partitions = topics = brokers = missing = 0
+    term = runner.term
+    if term is not None:
+        cluster = term.machine.cluster
+        assigned: set[int] = set()
+        topics, brokers = len(cluster.topics), len(cluster.brokers)
+        for name in sorted(cluster.topics):
+            # Between turns topics may come and go.
+            topic = cluster.topics.get(name)
+            for partition in [] if topic is None else topic.partitions:
+                partitions += 1
+                leader = partition.leader
+                offline += leader == NO_LEADER
+                imbalanced += leader not in (NO_LEADER, *partition.replicas[:1])
+                assigned.update(partition.replicas)
+            await page.turn()
+        missing = len(assigned - cluster.brokers.keys())
+    page.add(c.OFFLINE_PARTITIONS, offline)
+    page.add(c.IMBALANCED_PARTITIONS, imbalanced)
+    page.add(c.CLUSTER_TOPICS, topics)
+    page.add(c.CLUSTER_PARTITIONS, partitions)
+    page.add(c.CLUSTER_BROKERS, brokers)
+    page.add(c.MISSING_BROKERS, missing)

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from oncelog_broker.app import Broker
 from oncelog_broker.observability.broker_metrics import BrokerMetrics
 from oncelog_broker.observability.catalogue import SCRAPE_ERRORS, SCRAPE_SECONDS
-from oncelog_broker.observability.controller_metrics import ControllerMetrics
-from oncelog_broker.observability.disk_metrics import DiskMetrics
+from oncelog_broker.observability.controller_metrics import collect_controller
+from oncelog_broker.observability.disk_metrics import collect_disks
 from oncelog_broker.observability.group_metrics import GroupMetrics
 from oncelog_broker.observability.page import CONTENT_TYPE, Page
-from oncelog_broker.observability.partition_metrics import PartitionMetrics
-from oncelog_broker.observability.request_metrics import RequestMetrics
+from oncelog_broker.observability.partition_metrics import collect_partitions
+from oncelog_broker.observability.request_metrics import collect_requests
 from oncelog_runtime.observe import Stopwatch
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
@@ -49,10 +50,10 @@ class Exposition:
         self.groups = GroupMetrics(broker, asyncio.get_running_loop().time)
         self.collectors: dict[str, Collector] = {
             "broker": self.brokers.collect,
-            "requests": RequestMetrics(broker).collect,
-            "disks": DiskMetrics(broker).collect,
-            "partitions": PartitionMetrics(broker).collect,
-            "controller": ControllerMetrics(broker).collect,
+            "requests": partial(collect_requests, broker),
+            "disks": partial(collect_disks, broker),
+            "partitions": partial(collect_partitions, broker),
+            "controller": partial(collect_controller, broker),
             "coordinators": self.groups.collect,
         }
 

@@ -9,6 +9,7 @@ come or go.
 from __future__ import annotations
 
 from oncelog_broker.app import Broker
+from oncelog_broker.config import BrokerConfig
 from oncelog_broker.observability import catalogue as c
 from oncelog_broker.observability.catalogue import Metric
 from oncelog_broker.observability.page import Page, label_values
@@ -17,65 +18,61 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.traffic import OTHERS
 
 
-class PartitionMetrics:
-    """It gathers the metrics of one broker's partitions."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    async def collect(self, page: Page) -> None:
-        """Add the sums of the broker and the series of shown partitions to ``page``."""
-        replicas = self._broker.replicas
-        partitions = replicas.partitions()
-        shown = self._shown(partitions)
+async def collect_partitions(broker: Broker, page: Page) -> None:
+    """Add the sums of the broker and the series of shown partitions to ``page``."""
+    replicas = broker.replicas
+    partitions = replicas.partitions()
+    shown = _shown(broker.config, partitions)
+    await page.turn()
+    totals = _Totals()
+    others: dict[Metric, int] = {}
+    for partition in partitions:
+        totals.add(partition)
+        tp = partition.topic_partition
+        if tp.topic in shown:
+            labels = label_values(*tp)
+            for metric, value in _values(partition):
+                page.add_at(metric, labels, value)
+        else:
+            for metric, value in _values(partition):
+                others[metric] = others.get(metric, 0) + value
         await page.turn()
-        totals = _Totals()
-        others: dict[Metric, int] = {}
-        for partition in partitions:
-            totals.add(partition)
-            tp = partition.topic_partition
-            if tp.topic in shown:
-                labels = label_values(*tp)
-                for metric, value in _values(partition):
-                    page.add_at(metric, labels, value)
-            else:
-                for metric, value in _values(partition):
-                    others[metric] = others.get(metric, 0) + value
-            await page.turn()
-        for metric, value in others.items():
-            page.add(metric, value, OTHERS, "")
-        totals.show(page)
-        page.add(c.LEADERSHIPS, replicas.leaderships_taken)
-        page.add(c.ISR_SHRINKS, replicas.isr_sender.shrinks)
-        page.add(c.ISR_EXPANDS, replicas.isr_sender.expands)
-        await self._traffic(page)
+    for metric, value in others.items():
+        page.add(metric, value, OTHERS, "")
+    totals.show(page)
+    page.add(c.LEADERSHIPS, replicas.leaderships_taken)
+    page.add(c.ISR_SHRINKS, replicas.isr_sender.shrinks)
+    page.add(c.ISR_EXPANDS, replicas.isr_sender.expands)
+    await _traffic(broker, page)
 
-    def _shown(self, partitions: list[Partition]) -> frozenset[str]:
-        """Return the topics whose partitions have series of their own. ``partitions`` come by
-        topic."""
-        sizes: dict[str, int] = {}
-        for partition in partitions:
-            topic = partition.topic_partition.topic
-            sizes[topic] = sizes.get(topic, 0) + 1
-        room = self._broker.config.metrics_partitions_max
-        shown: list[str] = []
-        for topic, size in sizes.items():
-            if size <= room and len(shown) < self._broker.config.metrics_topics_max:
-                room -= size
-                shown.append(topic)
-        return frozenset(shown)
 
-    async def _traffic(self, page: Page) -> None:
-        traffic = self._broker.replicas.traffic
-        for topic, counted in traffic.by_topic():
-            labels = label_values(topic)
-            page.add_at(c.TOPIC_BYTES_IN, labels, counted.bytes_in)
-            page.add_at(c.TOPIC_MESSAGES_IN, labels, counted.messages_in)
-            page.add_at(c.TOPIC_BYTES_OUT, labels, counted.bytes_out)
-            await page.turn()
-        total = traffic.total()
-        page.add(c.REPLICATION_BYTES_IN, total.replicated_in)
-        page.add(c.REPLICATION_BYTES_OUT, total.replicated_out)
+def _shown(config: BrokerConfig, partitions: list[Partition]) -> frozenset[str]:
+    """Return the topics whose partitions have series of their own. ``partitions`` come by
+    topic."""
+    sizes: dict[str, int] = {}
+    for partition in partitions:
+        topic = partition.topic_partition.topic
+        sizes[topic] = sizes.get(topic, 0) + 1
+    room = config.metrics_partitions_max
+    shown: list[str] = []
+    for topic, size in sizes.items():
+        if size <= room and len(shown) < config.metrics_topics_max:
+            room -= size
+            shown.append(topic)
+    return frozenset(shown)
+
+
+async def _traffic(broker: Broker, page: Page) -> None:
+    traffic = broker.replicas.traffic
+    for topic, counted in traffic.by_topic():
+        labels = label_values(topic)
+        page.add_at(c.TOPIC_BYTES_IN, labels, counted.bytes_in)
+        page.add_at(c.TOPIC_MESSAGES_IN, labels, counted.messages_in)
+        page.add_at(c.TOPIC_BYTES_OUT, labels, counted.bytes_out)
+        await page.turn()
+    total = traffic.total()
+    page.add(c.REPLICATION_BYTES_IN, total.replicated_in)
+    page.add(c.REPLICATION_BYTES_OUT, total.replicated_out)
 
 
 def _values(partition: Partition) -> list[tuple[Metric, int]]:

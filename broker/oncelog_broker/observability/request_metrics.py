@@ -8,29 +8,23 @@ from oncelog_broker.observability.page import Page
 from oncelog_protocol.errors import error_for
 
 
-class RequestMetrics:
-    """It gathers the request and connection metrics of one broker."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    async def collect(self, page: Page) -> None:
-        """Add the samples of every API and of every listener to ``page``."""
-        for stats in self._broker.dispatcher.stats.all():
-            page.add(c.REQUESTS, stats.started, stats.name)
-            page.add(c.REQUESTS_PARKED, stats.waiting, stats.name)
-            page.add_histogram(c.REQUEST_LATENCY, stats.latency, stats.name)
-            for code in sorted(stats.errors):
-                page.add(c.REQUEST_ERRORS, stats.errors[code], stats.name, error_for(code).name)
-            await page.turn()
-        for name, listener in self._broker.listeners.items():
-            counters = listener.counters
-            page.add(c.CONNECTIONS, len(listener.connections), name)
-            page.add(c.CONNECTIONS_ACCEPTED, counters.accepted, name)
-            page.add(c.CONNECTIONS_REFUSED, counters.refused, name)
-            page.add(c.CONNECTIONS_BROKEN, counters.broken, name)
-            page.add(c.CONNECTIONS_IDLE_CLOSED, counters.idle_closed, name)
-        pool = self._broker.pool
-        page.add(c.QUEUED_BYTES, pool.used)
-        page.add(c.QUEUED_BYTES_MAX, pool.bytes_max)
-        page.add(c.QUEUE_FULL, pool.exhausted_count)
+async def collect_requests(broker: Broker, page: Page) -> None:
+    """Add the samples of every API and of every listener to ``page``."""
+    for stats in broker.dispatcher.stats.all():
+        page.add(c.REQUESTS, stats.started, stats.name)
+        page.add(c.REQUESTS_PARKED, stats.waiting, stats.name)
+        page.add_histogram(c.REQUEST_LATENCY, stats.latency, stats.name)
+        for code in sorted(stats.errors):
+            page.add(c.REQUEST_ERRORS, stats.errors[code], stats.name, error_for(code).name)
+        await page.turn()
+    for name, listener in broker.listeners.items():
+        counters = listener.counters
+        page.add(c.CONNECTIONS, len(listener.connections), name)
+        page.add(c.CONNECTIONS_ACCEPTED, counters.accepted, name)
+        page.add(c.CONNECTIONS_REFUSED, counters.refused, name)
+        page.add(c.CONNECTIONS_BROKEN, counters.broken, name)
+        page.add(c.CONNECTIONS_IDLE_CLOSED, counters.idle_closed, name)
+    pool = broker.pool
+    page.add(c.QUEUED_BYTES, pool.used)
+    page.add(c.QUEUED_BYTES_MAX, pool.bytes_max)
+    page.add(c.QUEUE_FULL, pool.exhausted_count)

@@ -6,6 +6,7 @@ request asks on a lane of its own. One call at a time in a lane; the caller sees
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from oncelog_broker.server.controller_channel import BrokerConnector
@@ -19,7 +20,24 @@ class BrokerCalls:
     def __init__(self, connector: BrokerConnector) -> None:
         self._connector = connector
         self._channels: dict[tuple[int, int], RequestChannel] = {}
+        self._opening: dict[tuple[int, int], asyncio.Lock] = {}
         self._closed = False
+
+    async def channel(self, broker_id: int, lane: int = 0) -> RequestChannel:
+        """Return the connection of a lane, for a caller that asks several things of it at once; it
+        is opened if there is none.
+
+        :raises OSError, TimeoutError, OncelogError: it cannot be, or this is closed.
+        """
+        async with self._opening.setdefault((broker_id, lane), asyncio.Lock()):
+            channel = self._channels.get((broker_id, lane))
+            if channel is None or channel.closed:
+                channel = await self._connector.open(broker_id)
+                if self._closed:
+                    channel.close("the broker stops")
+                    raise ConnectionError("the broker stops")
+                self._channels[broker_id, lane] = channel
+            return channel
 
     async def call(
         self, broker_id: int, request: Request, *, timeout_s: float, lane: int = 0
@@ -30,13 +48,7 @@ class BrokerCalls:
             within ``timeout_s``. OncelogError: it does not speak our language. Except with
             NotSentError the request may have had an effect.
         """
-        channel = self._channels.get((broker_id, lane))
-        if channel is None or channel.closed:
-            channel = await self._connector.open(broker_id)
-            if self._closed:
-                channel.close("the broker stops")
-                raise ConnectionError("the broker stops")
-            self._channels[broker_id, lane] = channel
+        channel = await self.channel(broker_id, lane)
         reply = await channel.call(request, timeout_s=timeout_s)
         return reply.message
 

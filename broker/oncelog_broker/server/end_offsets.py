@@ -21,6 +21,7 @@ from typing import Protocol, TypeVar
 from oncelog_broker.replication.listed_offsets import end_offset, first_at
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.controller_channel import BrokerConnector
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.errors import OncelogError
@@ -36,7 +37,6 @@ from oncelog_protocol.types import (
     IsolationLevel,
     TopicPartition,
 )
-from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
@@ -115,9 +115,7 @@ class EndOffsets:
         self._broker_id = broker_id
         self._image = image
         self._replicas = replicas
-        self._connector = connector
-        self._channels: dict[int, RequestChannel] = {}
-        self._opening: dict[int, asyncio.Lock] = {}
+        self._calls = BrokerCalls(connector)
         self._slots = asyncio.Semaphore(FETCHES_MAX)
         self._closed = False
 
@@ -169,9 +167,7 @@ class EndOffsets:
     def close(self) -> None:
         """Drop the connections; questions that wait for them get None."""
         self._closed = True
-        for channel in self._channels.values():
-            channel.close("the broker stops")
-        self._channels.clear()
+        self._calls.close()
 
     def _own(self, tp: TopicPartition, query: _OffsetsQuery[T]) -> T | None:
         try:
@@ -193,7 +189,7 @@ class EndOffsets:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout_at(deadline):
-                channel = await self._channel(leader)
+                channel = await self._calls.channel(leader)
             step = max(ENTRIES_PER_REQUEST_MAX // len(query.times_ms), 1)
             for first in range(0, len(partitions), step):
                 request = _request(partitions[first : first + step], query.times_ms)
@@ -203,17 +199,6 @@ class EndOffsets:
                 _take(reply.message, query, found)
         except (OSError, TimeoutError, OncelogError) as error:
             logger.info("end_offsets_unknown", broker_id=leader, error=error)
-
-    async def _channel(self, leader: int) -> RequestChannel:
-        async with self._opening.setdefault(leader, asyncio.Lock()):
-            channel = self._channels.get(leader)
-            if channel is None or channel.closed:
-                channel = await self._connector.open(leader)
-                if self._closed:
-                    channel.close("the broker stops")
-                    raise ConnectionError("the broker stops")
-                self._channels[leader] = channel
-            return channel
 
 
 def _request(partitions: Sequence[TopicPartition], times_ms: Sequence[int]) -> ListOffsetsRequest:
