@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable
 
 from oncelog_controller import znodes
-from oncelog_controller.loader import prepare_store
+from oncelog_controller.loader import make_node, prepare_store
 from oncelog_controller.store import (
     MetadataStore,
     NodeExistsError,
@@ -95,7 +95,7 @@ class Defence:
 
     async def run(self) -> None:
         """Watch, object, watch again; to be cancelled."""
-        self._store.on_session.append(self._session_changed)
+        self._store.on_session.append(self._changed)
         try:
             while True:
                 self._wake.clear()
@@ -107,21 +107,18 @@ class Defence:
                         continue
                 await self._wake.wait()
         finally:
-            if self._session_changed in self._store.on_session:
-                self._store.on_session.remove(self._session_changed)
+            if self._changed in self._store.on_session:
+                self._store.on_session.remove(self._changed)
 
     async def _answer(self) -> None:
         path = znodes.accusations_path(self._broker_id)
         if not self._parents_stand:
             await prepare_store(self._store)
-            try:
-                await self._store.create(path, b"")
-            except NodeExistsError:
-                pass
+            await make_node(self._store, path)
             self._parents_stand = True
         accusers = [
             int(name)
-            for name in await self._store.children(path, self._accused)
+            for name in await self._store.children(path, self._changed)
             if name.isdecimal() and await self._object(f"{path}/{name}")
         ]
         if accusers:
@@ -141,8 +138,5 @@ class Defence:
             return False
         return True
 
-    def _accused(self, _: WatchEvent) -> None:
-        self._wake.set()
-
-    def _session_changed(self, _: SessionState) -> None:
+    def _changed(self, _: WatchEvent | SessionState) -> None:
         self._wake.set()

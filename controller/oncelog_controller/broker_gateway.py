@@ -84,10 +84,12 @@ class BrokerGateway:
         self._report = report
         self._suspicions = suspicions
         self._on_fenced = on_fenced
-        self._on_failed = on_failed
         self._outlets: dict[int, _Outlet] = {}
         self._pace = _Pace()
-        self._tasks = Tasks(f"controller-{controller_id}-gateway", self._failed)
+        self._tasks = Tasks(
+            f"controller-{controller_id}-gateway",
+            lambda name, error: on_failed(f"{name} failed: {error!r}"),
+        )
 
     def connect(self, brokers: Sequence[BrokerRegistration]) -> None:
         """Keep connections to exactly these lives of brokers."""
@@ -139,9 +141,6 @@ class BrokerGateway:
             outlet.close()
         self._outlets.clear()
         await self._tasks.close()
-
-    def _failed(self, name: str, error: BaseException) -> None:
-        self._on_failed(f"{name} failed: {error!r}")
 
 
 class _Pace:

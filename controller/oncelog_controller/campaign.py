@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from oncelog_controller import znodes
+from oncelog_controller.loader import make_node
 from oncelog_controller.store import (
     BadVersionError,
     CheckVersion,
@@ -142,7 +143,7 @@ class Campaign:
         try:
             data, stat = await self._store.get(znodes.CONTROLLER_EPOCH)
         except NoNodeError:
-            await self._make_epoch()
+            await make_node(self._store, znodes.CONTROLLER_EPOCH, znodes.encode_epoch(0))
             return None
         epoch = znodes.decode_epoch(data) + 1
         try:
@@ -159,14 +160,6 @@ class Campaign:
         except (NodeExistsError, BadVersionError):
             return None  # look again: it may be our own lost success
         return Won(epoch, stat.version + 1)
-
-    async def _make_epoch(self) -> None:
-        try:
-            await self._store.create(
-                znodes.CONTROLLER_EPOCH, znodes.encode_epoch(0), make_parents=True
-            )
-        except NodeExistsError:
-            pass
 
     async def depose(self, incumbent: Incumbent) -> bool:
         """Remove a controller whose process is known to be dead. False when it was not the one that

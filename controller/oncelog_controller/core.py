@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -34,9 +34,7 @@ from oncelog_controller.store import (
     SessionExpiredError,
     StoreError,
 )
-from oncelog_controller.transitions import (
-    ReplicaPhase,
-)
+from oncelog_controller.transitions import ReplicaPhase
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
@@ -219,34 +217,25 @@ class Core:
         """Tell everybody the topic's settings."""
         self._whole = None
         config = describe_config(topic)
-        for broker_id in sorted(self.cluster.brokers):
-            orders = self._orders_for(broker_id)
-            if orders is not None:
-                orders.add_config(config)
+        for orders in self._all_orders():
+            orders.add_config(config)
 
     def order_broker_configs(self) -> None:
         """Tell everybody all that is set for brokers."""
         configs = describe_broker_configs(self.cluster)
-        for broker_id in sorted(self.cluster.brokers):
-            orders = self._orders_for(broker_id)
-            if orders is not None:
-                orders.add_broker_configs(configs)
+        for orders in self._all_orders():
+            orders.add_broker_configs(configs)
 
     def order_live_brokers(self) -> None:
         """Every order names the live brokers; an empty update tells of them alone."""
-        for broker_id in sorted(self.cluster.brokers):
-            orders = self._orders_for(broker_id)
-            if orders is not None:
-                orders.add_metadata()
+        for orders in self._all_orders():
+            orders.add_metadata()
 
     def order_stop(self, broker_id: int, topic: str, topic_id: str, partition: int) -> None:
         """Delete one replica of a deleted topic."""
         orders = self._orders_for(broker_id)
         if orders is not None:
-            name = TopicPartition(topic, partition)
-            orders.stops[name, topic_id] = StopPartition(
-                topic, topic_id, partition, TOPIC_DELETED_EPOCH, True
-            )
+            _add_deletion(orders, topic, topic_id, partition)
 
     def order_gone(self, partition: ClusterPartition) -> None:
         """Tell everybody that the partition is no more."""
@@ -254,10 +243,15 @@ class Core:
 
     def _update_metadata(self, state: LeaderAndIsrPartition) -> None:
         self._whole = None
+        for orders in self._all_orders():
+            orders.add_metadata(state)
+
+    def _all_orders(self) -> Iterator[Orders]:
+        """Yield the orders of every broker that is not to be told everything anyway."""
         for broker_id in sorted(self.cluster.brokers):
             orders = self._orders_for(broker_id)
             if orders is not None:
-                orders.add_metadata(state)
+                yield orders
 
     def _orders_for(self, broker_id: int) -> Orders | None:
         if broker_id not in self.cluster.brokers or broker_id in self.untold:
@@ -301,10 +295,13 @@ class Core:
         for topic_id, tombstone in sorted(self.cluster.tombstones.items()):
             for (index, replica), phase in sorted(tombstone.phases.items()):
                 if replica == broker_id and phase is not ReplicaPhase.GONE:
-                    orders.stops[TopicPartition(tombstone.topic, index), topic_id] = StopPartition(
-                        tombstone.topic, topic_id, index, TOPIC_DELETED_EPOCH, True
-                    )
+                    _add_deletion(orders, tombstone.topic, topic_id, index)
         return orders
+
+
+def _add_deletion(orders: Orders, topic: str, topic_id: str, partition: int) -> None:
+    stop = StopPartition(topic, topic_id, partition, TOPIC_DELETED_EPOCH, True)
+    orders.stops[TopicPartition(topic, partition), topic_id] = stop
 
 
 def describe_whole(cluster: ClusterState) -> tuple[Whole, dict[int, list[ClusterPartition]]]:

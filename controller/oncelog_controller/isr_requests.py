@@ -23,9 +23,8 @@ from __future__ import annotations
 
 from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks
 from oncelog_controller.eligibility import Members, with_isr
-from oncelog_controller.leadership import Leadership, state_ops
+from oncelog_controller.leadership import Leadership, NewState
 from oncelog_controller.state import ClusterPartition, PartitionState
-from oncelog_controller.store import Op
 from oncelog_controller.transitions import ReplicaPhase
 from oncelog_protocol.errors import (
     NO_ERROR,
@@ -67,7 +66,7 @@ class IsrRequests:
             self._core.reply(request_id, AlterPartitionResponse(StaleBrokerEpochError.code))
             return
         results: list[AlterPartitionResult] = []
-        changes: list[tuple[ClusterPartition, PartitionState]] = []
+        changes: list[NewState] = []
         changed: set[tuple[str, int]] = set()
         for item in request.partitions:
             result = AlterPartitionResult(item.topic, item.partition)
@@ -82,12 +81,11 @@ class IsrRequests:
                 if wanted is not None:
                     changed.add((item.topic, item.partition))
                     changes.append(wanted)
-        self._write(changes)
+        for chunk in chunks(changes, WRITE_PARTITIONS_MAX):
+            self._leadership.write(chunk, install=self._install)
         self._core.when_settled(lambda: self._answer(request_id, results))
 
-    def _check(
-        self, asker: int, item: AlterPartitionItem
-    ) -> tuple[ClusterPartition, PartitionState] | None:
+    def _check(self, asker: int, item: AlterPartitionItem) -> NewState | None:
         """Return the state to write, or None when it is there already."""
         partition = self._core.cluster.partition(item.topic, item.partition)
         if partition is None or partition.topic.topic_id != item.topic_id:
@@ -147,20 +145,12 @@ class IsrRequests:
         if failed or not cluster.may_lead(member.broker_id):
             raise IneligibleReplicaError
 
-    def _write(self, changes: list[tuple[ClusterPartition, PartitionState]]) -> None:
-        for chunk in chunks(changes, WRITE_PARTITIONS_MAX):
-            ops: list[Op] = []
-            for partition, state in chunk:
-                ops += state_ops(partition, state)
-            self._core.write(ops, lambda chunk=chunk: self._install(chunk))  # type: ignore[misc]
-
-    def _install(self, changes: list[tuple[ClusterPartition, PartitionState]]) -> None:
-        for partition, state in changes:
-            partition.take(state)
-            self._core.order_metadata(partition)
-            preferred = partition.replicas[0]
-            if preferred in state.isr and preferred != state.leader:
-                self._leadership.plan_rebalance()
+    def _install(self, partition: ClusterPartition, state: PartitionState) -> None:
+        partition.take(state)
+        self._core.order_metadata(partition)
+        preferred = partition.replicas[0]
+        if preferred in state.isr and preferred != state.leader:
+            self._leadership.plan_rebalance()
 
     def _answer(self, request_id: int, results: list[AlterPartitionResult]) -> None:
         for result in results:

@@ -53,6 +53,7 @@ from oncelog_runtime.structured_logging import get_logger
 logger = get_logger(__name__)
 
 Change = tuple[ClusterPartition, Decision]
+NewState = tuple[ClusterPartition, PartitionState]
 NOBODY: frozenset[int] = frozenset()
 
 NAMED_MAX = 5
@@ -154,7 +155,7 @@ class Leadership:
         at_once(self._changing(changes))
 
     def _changing(self, changes: Sequence[Change]) -> Steps[None]:
-        states: list[tuple[ClusterPartition, PartitionState]] = []
+        states: list[NewState] = []
         for number, (partition, decision) in enumerate(changes):
             if number % STEP_PARTITIONS == STEP_PARTITIONS - 1:
                 yield
@@ -164,10 +165,29 @@ class Leadership:
         for number, chunk in enumerate(chunks(states, WRITE_PARTITIONS_MAX)):
             if number > 1:
                 yield
-            ops: list[Op] = []
-            for partition, state in chunk:
-                ops += state_ops(partition, state)
-            self._core.write(ops, self._applier(list(chunk)))
+            self.write(chunk)
+
+    def write(
+        self,
+        states: Sequence[NewState],
+        *,
+        head: Sequence[Op] = (),
+        written: Callable[[], None] | None = None,
+        install: Callable[[ClusterPartition, PartitionState], None] | None = None,
+    ) -> None:
+        """Write states in one multi, ``head`` before them. Then ``written`` is called, and
+        ``install`` for each, by default the method of that name."""
+        ops = list(head)
+        for partition, state in states:
+            ops += state_ops(partition, state)
+
+        def applied() -> None:
+            if written is not None:
+                written()
+            for partition, state in states:
+                (install or self.install)(partition, state)
+
+        self._core.write(ops, applied)
 
     def first_state(self, partition: ClusterPartition) -> PartitionState | None:
         """Return the first state of a new partition, None while none of its brokers is able."""
@@ -223,13 +243,6 @@ class Leadership:
             logger.critical("partition_state_contradicts", error=error, before=before)
             return None
         return state
-
-    def _applier(self, states: list[tuple[ClusterPartition, PartitionState]]) -> Callable[[], None]:
-        def applied() -> None:
-            for partition, state in states:
-                self.install(partition, state)
-
-        return applied
 
     def install(self, partition: ClusterPartition, state: PartitionState) -> None:
         """The state is in the store now: take it in and tell the brokers."""

@@ -34,10 +34,15 @@ async def prepare_store(store: MetadataStore) -> None:
     """Make the persistent parents. Safe to repeat and to race."""
     for path in znodes.BASE_PATHS:
         if await store.exists(path) is None:
-            try:
-                await store.create(path, b"", make_parents=True)
-            except NodeExistsError:
-                pass
+            await make_node(store, path)
+
+
+async def make_node(store: MetadataStore, path: str, data: bytes = b"") -> None:
+    """Make a node with its parents, unless it is there."""
+    try:
+        await store.create(path, data, make_parents=True)
+    except NodeExistsError:
+        pass
 
 
 async def load_brokers(

@@ -17,7 +17,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import (
@@ -121,10 +121,7 @@ class Orders:
         replicas = _merge(self.replicas, newer.replicas, newer.replicas_full)
         for state in (newer.replicas or {}).values():
             # A newer start of the same replica ends an older stop that keeps the data.
-            key = (
-                TopicPartition(state.topic, state.partition),
-                state.topic_id,
-            )
+            key = (TopicPartition(state.topic, state.partition), state.topic_id)
             if key in stops and not stops[key].delete:
                 del stops[key]
         for key, stop in newer.stops.items():
@@ -281,7 +278,7 @@ def _merge(
         state = merged.get(name) if known.is_new else None
         unheard = state is not None and known.topic_id == state.topic_id
         if state is not None and unheard and not state.is_new and state.leader != DELETED_LEADER:
-            merged[name] = _as_new(state)
+            merged[name] = replace(state, is_new=True)  # the broker has not heard of it yet
     return merged
 
 
@@ -294,23 +291,6 @@ def _merge_metadata(
     if newer is None:
         return older
     return newer if older is None or newer_full else {**older, **newer}
-
-
-def _as_new(state: LeaderAndIsrPartition) -> LeaderAndIsrPartition:
-    """The broker has not heard of the partition yet: it is still new to it."""
-    return LeaderAndIsrPartition(
-        state.topic,
-        state.topic_id,
-        state.partition,
-        state.leader,
-        state.leader_epoch,
-        state.isr,
-        state.partition_epoch,
-        state.replicas,
-        True,
-        state.elr,
-        state.last_known_elr,
-    )
 
 
 def _merge_configs(

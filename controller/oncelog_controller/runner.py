@@ -121,7 +121,7 @@ class ControllerRunner:
         :param cluster_id: whose brokers are to be found at the registered addresses; "": not known.
         """
         self._cluster_id = self._safeguards.cluster(cluster_id)
-        self._store.on_session.append(self._session_changed)
+        self._store.on_session.append(self._changed)
         self._task = self._tasks.spawn("controller", self._run())
         defence = accusations.Defence(self._store, self._broker_id, self._accused)
         self._links.spawn("defence", defence.run())
@@ -135,8 +135,8 @@ class ControllerRunner:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._links.close()
-        if self._session_changed in self._store.on_session:
-            self._store.on_session.remove(self._session_changed)
+        if self._changed in self._store.on_session:
+            self._store.on_session.remove(self._changed)
 
     async def handle(self, request: Request, *, internal: bool = False) -> Any:
         """Serve a request as controller; NOT_CONTROLLER inside the response where we are not."""
@@ -206,7 +206,7 @@ class ControllerRunner:
         if not self._prepared:
             await prepare_store(self._store)
             self._prepared = True
-        stat = await self._store.exists(znodes.broker_path(self._broker_id), self._own_watch)
+        stat = await self._store.exists(znodes.broker_path(self._broker_id), self._changed)
         if stat is None or stat.ephemeral_owner != self._store.session_id:
             await self._sleep()
             return False
@@ -249,14 +249,11 @@ class ControllerRunner:
         finally:
             self._term = None
             self._known_id = NO_BROKER
-            if term.must_sit_out and self._may_hold(session):
+            held = self._store.session_id == session  # the session may still stand
+            if term.must_sit_out and held and self._store.state is not SessionState.EXPIRED:
                 self._sit_out(since)
             if self._store.state is SessionState.CONNECTED:
                 await self._campaign.step_down(won)
-
-    def _may_hold(self, session: int | None) -> bool:
-        """Return whether that session may still stand."""
-        return self._store.session_id == session and self._store.state is not SessionState.EXPIRED
 
     def _sit_out(self, since: float) -> None:
         now = asyncio.get_running_loop().time()
@@ -357,7 +354,7 @@ class ControllerRunner:
             own_broker_id=self._broker_id,
             connect_timeout_s=self._config.connect_timeout_ms / 1000,
             on_up=on_up,
-            on_down=_ignore,
+            on_down=lambda: None,
             on_refused=on_refused,
         )
         return self._links.spawn(f"controller-{incumbent.broker_id}", link.run())
@@ -381,16 +378,13 @@ class ControllerRunner:
 
     # ---- waiting
 
-    def _session_changed(self, _: SessionState) -> None:
+    def _changed(self, _: WatchEvent | SessionState) -> None:
         self._wake.set()
 
     def _controller_watch(self, _: WatchEvent) -> None:
         self._node_changed = True
         if self._term is not None:
             self._term.controller_changed()
-        self._wake.set()
-
-    def _own_watch(self, _: WatchEvent) -> None:
         self._wake.set()
 
     async def _sleep(self, *, until: float | None = None) -> None:
@@ -407,7 +401,3 @@ class ControllerRunner:
         """The store failed a call; it says so by its state, too, sooner or later."""
         if self._store.state is SessionState.CONNECTED and not self._stopping:
             await asyncio.sleep(0.01)
-
-
-def _ignore() -> None:
-    """Ignore what a link tells: the link alone is what matters."""

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from oncelog_controller import request_checks, znodes
 from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, at_once, chunks
 from oncelog_controller.events import RequestReceived
-from oncelog_controller.leadership import Leadership, state_ops
+from oncelog_controller.leadership import Leadership
 from oncelog_controller.order_sizes import OrderSizes
 from oncelog_controller.placement import place_replicas, start_at
-from oncelog_controller.state import ClusterPartition, PartitionState, Topic
+from oncelog_controller.state import ClusterPartition, Topic
 from oncelog_controller.store import Create, Op, SetData
 from oncelog_controller.transitions import ReplicaPhase
 from oncelog_protocol import limits
@@ -157,28 +157,12 @@ class TopicRequests:
         first = partitions[:FIRST_WRITE_PARTITIONS_MAX]
         rest = partitions[FIRST_WRITE_PARTITIONS_MAX:]
         for number, chunk in enumerate([first, *chunks(rest, WRITE_PARTITIONS_MAX)]):
-            ops = list(head) if number == 0 else []
-            states: list[tuple[ClusterPartition, PartitionState]] = []
-            for partition in chunk:
-                state = self._leadership.first_state(partition)
-                if state is not None:
-                    states.append((partition, state))
-                    ops += state_ops(partition, state)
-            if ops:
-                self._core.write(ops, self._installer(exists if number == 0 else None, states))
-
-    def _installer(
-        self,
-        exists: Callable[[], None] | None,
-        states: list[tuple[ClusterPartition, PartitionState]],
-    ) -> Callable[[], None]:
-        def applied() -> None:
-            if exists is not None:
-                exists()
-            for partition, state in states:
-                self._leadership.install(partition, state)
-
-        return applied
+            found = [(each, self._leadership.first_state(each)) for each in chunk]
+            states = [(partition, state) for partition, state in found if state is not None]
+            if number == 0:
+                self._leadership.write(states, head=head, written=exists)
+            elif states:
+                self._leadership.write(states)
 
     # ---- grow
 
