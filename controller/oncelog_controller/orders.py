@@ -39,23 +39,20 @@ SLICE_PARTITIONS = 500
 """Partitions of one request, and configs: some 150 KB with long names, and 2 ms to encode."""
 
 OrderRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+Slice = tuple[Shared[LeaderAndIsrPartition], Shared[TopicOverrides]]
 Stops = dict[tuple[TopicPartition, str], StopPartition]
 
 
+@dataclass(slots=True, eq=False)
 class Whole:
     """It describes all partitions and configs of the cluster. Must not be changed once it was
     made."""
 
-    def __init__(
-        self,
-        partitions: dict[TopicPartition, LeaderAndIsrPartition],
-        configs: dict[str, TopicOverrides],
-    ) -> None:
-        self.partitions = partitions
-        self.configs = configs
-        self._slices: list[tuple[Shared[LeaderAndIsrPartition], Shared[TopicOverrides]]] = []
+    partitions: dict[TopicPartition, LeaderAndIsrPartition]
+    configs: dict[str, TopicOverrides]
+    _slices: list[Slice] = field(default_factory=list, init=False)
 
-    def slices(self) -> list[tuple[Shared[LeaderAndIsrPartition], Shared[TopicOverrides]]]:
+    def slices(self) -> list[Slice]:
         """Return the pieces that it is sent in, at least one; they are always the same objects."""
         if not self._slices:
             states = list(self.partitions.values())

@@ -291,11 +291,6 @@ class ServerConnection:
         """Return the memory of the receive buffer."""
         return self._reader.buffer_bytes
 
-    @property
-    def greeted(self) -> bool:
-        """Return whether the handshake has come."""
-        return self._greeted
-
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Return where the transport writes next; see :meth:`FrameReader.get_buffer`."""
         return self._reader.get_buffer(sizehint)

@@ -81,8 +81,9 @@ class TopicConfig:
 
 
 class _Check(NamedTuple):
-    """It is a parser and what it allows, in words."""
+    """It is a parser, the kind of what it returns, and what it allows, in words."""
 
+    kind: str
     parse: Callable[[str], Any]
     allowed: str
 
@@ -99,7 +100,8 @@ def _integer(low: int, high: int) -> _Check:
         return value
 
     names = {_INT32_MAX: "2^31-1", _INT64_MAX: "2^63-1"}
-    return _Check(parse, f"an integer from {low} to {names.get(high, high)}")
+    kind = "int" if high <= _INT32_MAX else "long"
+    return _Check(kind, parse, f"an integer from {low} to {names.get(high, high)}")
 
 
 def _share() -> _Check:
@@ -112,7 +114,7 @@ def _share() -> _Check:
             raise ValueError(text)
         return value
 
-    return _Check(parse, "a number from 0 to 1")
+    return _Check("double", parse, "a number from 0 to 1")
 
 
 def _choice(*allowed: str) -> _Check:
@@ -121,7 +123,7 @@ def _choice(*allowed: str) -> _Check:
             raise ValueError(text)
         return text
 
-    return _Check(parse, "one of " + ", ".join(allowed))
+    return _Check("string", parse, "one of " + ", ".join(allowed))
 
 
 def _boolean() -> _Check:
@@ -130,7 +132,7 @@ def _boolean() -> _Check:
             raise ValueError(text)
         return text == "true"
 
-    return _Check(parse, "true or false")
+    return _Check("boolean", parse, "true or false")
 
 
 def _policies() -> _Check:
@@ -140,17 +142,16 @@ def _policies() -> _Check:
             raise ValueError(text)
         return frozenset(policies)
 
-    return _Check(parse, 'delete, compact, or "compact,delete"')
+    return _Check("list", parse, 'delete, compact, or "compact,delete"')
 
 
-def _row(name: str, kind: str, default: str, check: _Check, documentation: str) -> Setting:
-    return Setting(name, kind, default, check.allowed, check.parse, documentation)
+def _row(name: str, default: str, check: _Check, documentation: str) -> Setting:
+    return Setting(name, check.kind, default, check.allowed, check.parse, documentation)
 
 
 _ROWS = (
     _row(
         "cleanup_policy",
-        "list",
         "delete",
         _policies(),
         "What happens to old records: delete (retention), compact (the newest value per key stays),"
@@ -158,7 +159,6 @@ _ROWS = (
     ),
     _row(
         "compression_type",
-        "string",
         "producer",
         _choice("producer", "none", "gzip", "lz4", "zstd"),
         "The codec that producers of the topic are asked to use. Brokers keep batches as they come"
@@ -166,7 +166,6 @@ _ROWS = (
     ),
     _row(
         "delete_retention_ms",
-        "long",
         "86400000",
         _integer(0, _INT64_MAX),
         "How long compaction keeps a tombstone (a record without value) after everything older with"
@@ -175,14 +174,12 @@ _ROWS = (
     ),
     _row(
         "file_delete_delay_ms",
-        "long",
         "60000",
         _integer(0, _INT64_MAX),
         "How long the files of a deleted segment stay under another name, for reads under way.",
     ),
     _row(
         "flush",
-        "string",
         "commit",
         _choice("commit", "interval"),
         "commit: a record counts, for the high watermark and acknowledgements, when it is synced to"
@@ -191,14 +188,12 @@ _ROWS = (
     ),
     _row(
         "index_interval_bytes",
-        "int",
         "4096",
         _integer(0, _INT32_MAX),
         "Bytes of log between two entries of the offset index.",
     ),
     _row(
         "max_compaction_lag_ms",
-        "long",
         str(_INT64_MAX),
         _integer(1, _INT64_MAX),
         "In a compacted topic: after so long a record may be compacted at the latest, whatever"
@@ -206,14 +201,12 @@ _ROWS = (
     ),
     _row(
         "max_message_bytes",
-        "int",
         "1048588",
         _integer(limits.BATCH_HEADER_BYTES, limits.BATCH_BYTES_MAX),
         "Largest record batch, as it is on the wire (compressed).",
     ),
     _row(
         "message_timestamp_after_max_ms",
-        "long",
         "3600000",
         _integer(0, _INT64_MAX),
         "How far a record's timestamp may lie after the broker's clock. A timestamp in the far"
@@ -221,21 +214,18 @@ _ROWS = (
     ),
     _row(
         "message_timestamp_before_max_ms",
-        "long",
         str(_INT64_MAX),
         _integer(0, _INT64_MAX),
         "How far a record's timestamp may lie before the broker's clock.",
     ),
     _row(
         "message_timestamp_type",
-        "string",
         "CreateTime",
         _choice("CreateTime", "LogAppendTime"),
         "Whether the producer or the leader sets the timestamps of records.",
     ),
     _row(
         "min_cleanable_dirty_ratio",
-        "double",
         "0.5",
         _share(),
         "In a compacted topic: compaction begins when this share of a partition's bytes was written"
@@ -243,14 +233,12 @@ _ROWS = (
     ),
     _row(
         "min_compaction_lag_ms",
-        "long",
         "0",
         _integer(0, _INT64_MAX),
         "In a compacted topic: how long every record stays, also one that a newer one replaces.",
     ),
     _row(
         "min_insync_replicas",
-        "int",
         "1",
         _integer(1, _INT32_MAX),
         "How many in-sync replicas must hold a record before it is committed; with fewer, writes"
@@ -258,35 +246,30 @@ _ROWS = (
     ),
     _row(
         "retention_bytes",
-        "long",
         "-1",
         _integer(-1, _INT64_MAX),
         "Size of one partition above which its oldest segments are deleted; -1: no bound.",
     ),
     _row(
         "retention_ms",
-        "long",
         "604800000",
         _integer(-1, _INT64_MAX),
         "Age of a segment's newest record above which the segment is deleted; -1: no bound.",
     ),
     _row(
         "segment_bytes",
-        "int",
         str(_GIB),
         _integer(1024, _INT32_MAX),
         "Size at which the active segment is closed and a new one begun.",
     ),
     _row(
         "segment_ms",
-        "long",
         "604800000",
         _integer(1, _INT64_MAX),
         "Age at which the active segment is closed and a new one begun, also when it is small.",
     ),
     _row(
         "unclean_leader_election_enable",
-        "boolean",
         "false",
         _boolean(),
         "Whether a replica that is not in sync may lead when no other is left. Loses committed"

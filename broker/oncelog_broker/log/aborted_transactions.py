@@ -20,6 +20,7 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog_broker.log.checkpoint import CheckpointError
@@ -54,23 +55,21 @@ _ROW_BYTES = 8 * _WIDTH
 _NO_SUMMARY = Summary(0, 0, 0, 0, 0)
 
 
+@dataclass(slots=True, eq=False)
 class _Rows:
     """These are the rows of one segment."""
 
-    __slots__ = ("base", "checksum", "count", "first_offset", "last_marker", "loaded", "on_disk")
-
-    def __init__(self, base: int) -> None:
-        self.base = base
-        self.count = 0
-        self.checksum = 0
-        """It is the checksum of all rows, encoded."""
-        self.first_offset = 2**63 - 1
-        """It is the least first offset of the transactions."""
-        self.last_marker = -1
-        self.loaded: array[int] | None = array("q")
-        """Each row takes four numbers."""
-        self.on_disk = 0
-        """So many rows are in the file; -1: it holds something else."""
+    base: int
+    count: int = 0
+    checksum: int = 0
+    """It is the checksum of all rows, encoded."""
+    first_offset: int = 2**63 - 1
+    """It is the least first offset of the transactions."""
+    last_marker: int = -1
+    loaded: array[int] | None = field(default_factory=lambda: array("q"))
+    """Each row takes four numbers."""
+    on_disk: int = 0
+    """So many rows are in the file; -1: it holds something else."""
 
     def add(self, row: AbortedRow) -> None:
         assert self.loaded is not None

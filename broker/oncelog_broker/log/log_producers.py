@@ -20,7 +20,7 @@ Owns when ``ProducerState`` is asked, told, truncated, rebuilt and kept on disk.
 from __future__ import annotations
 
 import heapq
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.log_append import LogAppend
@@ -86,16 +86,13 @@ class OwnLog(Protocol):
         ...
 
 
-class _Snapshot:
+class _Snapshot(NamedTuple):
     """It is a snapshot that is being encoded."""
 
-    def __init__(
-        self, offset: int, last: BatchHeader | None, state: Capture, aborted: list[list[int]]
-    ) -> None:
-        self.offset = offset
-        self.last = last
-        self.state = state
-        self.aborted = aborted
+    offset: int
+    last: BatchHeader | None
+    state: Capture
+    aborted: list[list[int]]
 
 
 class _Rereading:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 SETTLED_MAX = 65_536
@@ -110,7 +111,7 @@ class OpenTransactions:
         """Take over what a snapshot says: first offsets of those without a marker, in any order,
         and those with one, which may not be committed yet."""
         self._settled.clear()
-        self._ended = deque(sorted(ended, key=_marker_offset))
+        self._ended = deque(sorted(ended, key=attrgetter("marker_offset")))
         self._recount(opened)
 
     def truncate(self, end: int, opened: Iterable[int]) -> None:
@@ -126,7 +127,3 @@ class OpenTransactions:
         firsts = [*self._open, *[each.first_offset for each in self._ended]]
         self._undecided = OrderedDict.fromkeys(sorted(firsts))
         self.first_undecided = next(iter(self._undecided), NONE_UNDECIDED)
-
-
-def _marker_offset(ended: EndedTransaction) -> int:
-    return ended.marker_offset

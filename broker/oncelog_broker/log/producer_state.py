@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import msgpack
@@ -90,38 +91,21 @@ def next_sequence(sequence: int, count: int = 1) -> int:
     return (sequence + count) & SEQUENCE_MAX
 
 
+@dataclass(slots=True, eq=False)
 class ProducerEntry:
     """It is one producer in one partition."""
 
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "marker_offset",
-        "seen_ms",
-        "txn_first_offset",
-    )
-
-    def __init__(
-        self,
-        epoch: int,
-        seen_ms: int,
-        batches: Iterable[RememberedBatch] = (),
-        txn_first_offset: int = NO_OFFSET,
-        coordinator_epoch: int = -1,
-        marker_offset: int = NO_OFFSET,
-    ) -> None:
-        self.epoch = epoch
-        self.seen_ms = seen_ms
-        """It is the time when its last batch or marker was appended, by this broker's clock."""
-        self.batches: list[RememberedBatch] = list(batches)
-        """They come with the oldest first, and are at most ``BATCHES_MAX``."""
-        self.txn_first_offset = txn_first_offset
-        """Its open transaction begins here; -1 when none is open."""
-        self.coordinator_epoch = coordinator_epoch
-        """It is the coordinator epoch of its last marker; -1 before the first one."""
-        self.marker_offset = marker_offset
-        """It is the offset of its last marker; -1 before the first one."""
+    epoch: int
+    seen_ms: int
+    """It is the time when its last batch or marker was appended, by this broker's clock."""
+    batches: list[RememberedBatch] = field(default_factory=list)
+    """They come with the oldest first, and are at most ``BATCHES_MAX``."""
+    txn_first_offset: int = NO_OFFSET
+    """Its open transaction begins here; -1 when none is open."""
+    coordinator_epoch: int = -1
+    """It is the coordinator epoch of its last marker; -1 before the first one."""
+    marker_offset: int = NO_OFFSET
+    """It is the offset of its last marker; -1 before the first one."""
 
     @property
     def is_ended(self) -> bool:

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog_broker.replication.partition import Partition
@@ -73,41 +74,25 @@ WATERMARK_NEWS_MAX = 1_000
 """So many partitions of one answer may carry nothing but a high watermark."""
 
 
+@dataclass(slots=True, eq=False)
 class SessionEntry:
     """An entry is one partition of the session, and a ``Reader`` of the partition."""
 
-    __slots__ = (
-        "diverging",
-        "error_code",
-        "leader_epoch",
-        "max_bytes",
-        "offset",
-        "open",
-        "partition",
-        "sent_bytes",
-        "sent_from",
-        "sent_start",
-        "sent_watermark",
-        "session",
-        "topic_partition",
-    )
-
-    def __init__(self, session: FollowerSession, topic_partition: TopicPartition) -> None:
-        self.session = session
-        self.topic_partition = topic_partition
-        self.partition: Partition | None = None
-        self.offset = 0
-        self.max_bytes = 0
-        self.leader_epoch = -1
-        self.open = False
-        """It tells whether the follower waits for an answer to its last name."""
-        self.error_code = 0
-        self.diverging: EpochEnd | None = None
-        self.sent_from = -1
-        """The records that were sent last began at this offset; their size stands beside it."""
-        self.sent_bytes = 0
-        self.sent_watermark = -1
-        self.sent_start = -1
+    session: FollowerSession
+    topic_partition: TopicPartition
+    partition: Partition | None = None
+    offset: int = 0
+    max_bytes: int = 0
+    leader_epoch: int = -1
+    open: bool = False
+    """It tells whether the follower waits for an answer to its last name."""
+    error_code: int = 0
+    diverging: EpochEnd | None = None
+    sent_from: int = -1
+    """The records that were sent last began at this offset; their size stands beside it."""
+    sent_bytes: int = 0
+    sent_watermark: int = -1
+    sent_start: int = -1
 
     def data_ready(self) -> None:
         """Answer the open name, as the leader has appended."""

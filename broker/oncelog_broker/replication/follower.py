@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
 from oncelog_broker.replication.divergence import may_lack_tombstones
@@ -75,29 +76,19 @@ class FollowState(Enum):
     DELAYED = "delayed"
 
 
+@dataclass(slots=True, eq=False)
 class Followed:
     """It is one partition followed over this connection."""
 
-    __slots__ = (
-        "anew",
-        "backoff_s",
-        "leader_epoch",
-        "named_in",
-        "partition",
-        "retry_at_s",
-        "state",
-    )
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.leader_epoch = partition.leader_epoch
-        self.state = FollowState.NAMEABLE
-        self.named_in = -1
-        """The request of this number named it last."""
-        self.anew = False
-        """It tells whether it was named as an empty log, because it is damaged."""
-        self.retry_at_s = 0.0
-        self.backoff_s = 0.0
+    partition: Partition
+    leader_epoch: int
+    state: FollowState = FollowState.NAMEABLE
+    named_in: int = -1
+    """The request of this number named it last."""
+    anew: bool = False
+    """It tells whether it was named as an empty log, because it is damaged."""
+    retry_at_s: float = 0.0
+    backoff_s: float = 0.0
 
 
 class FollowerMachine:
@@ -169,7 +160,7 @@ class FollowerMachine:
         self._drop(topic_partition)
         # In case it is to be forgotten: being named again replaces what the leader holds of it.
         self._forgotten.pop(topic_partition, None)
-        followed = self._followed[topic_partition] = Followed(partition)
+        followed = self._followed[topic_partition] = Followed(partition, partition.leader_epoch)
         self._after_write(followed)
 
     def remove(self, topic_partition: TopicPartition) -> None:

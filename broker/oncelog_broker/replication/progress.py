@@ -15,17 +15,17 @@ mark's time, and the next mark is set.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 UNKNOWN_OFFSET = -1
 NEVER_S = float("-inf")
 
 
+@dataclass(slots=True, eq=False)
 class Contact:
     """It has the loop time of the last fetch on the follower's connection."""
 
-    __slots__ = ("at_s",)
-
-    def __init__(self, at_s: float) -> None:
-        self.at_s = at_s
+    at_s: float
 
     def heard(self, now: float) -> None:
         """Note that the connection has brought a fetch."""

@@ -19,6 +19,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 TICK_S = 0.01
 """Deadlines are kept to this precision, rounded up: never early."""
@@ -27,14 +28,12 @@ OffsetCallback = Callable[[int], None]
 """It is called with an error code, 0 when the offset was reached."""
 
 
+@dataclass(slots=True, eq=False)
 class DelayedOperation:
     """It is one callback that is to come. ``cancel`` makes sure that it is not called any more."""
 
-    __slots__ = ("callback", "offset")
-
-    def __init__(self, offset: int, callback: OffsetCallback | None) -> None:
-        self.offset = offset
-        self.callback = callback
+    offset: int
+    callback: OffsetCallback | None
 
     def cancel(self) -> None:
         """Forget the callback; it is harmless when it has been called."""
@@ -81,15 +80,13 @@ class OffsetPurgatory:
             operation.finish(error_code)
 
 
+@dataclass(slots=True, eq=False)
 class Deadline:
     """It is a moment in loop time, with the callback that is called then."""
 
-    __slots__ = ("_callback", "_owner", "_slot")
-
-    def __init__(self, owner: Deadlines, slot: int, callback: Callable[[], None]) -> None:
-        self._owner = owner
-        self._slot = slot
-        self._callback: Callable[[], None] | None = callback
+    _owner: Deadlines
+    _slot: int
+    _callback: Callable[[], None] | None
 
     def cancel(self) -> None:
         """Forget the callback; it is harmless when the moment has passed."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
@@ -72,15 +73,13 @@ TOPIC_DELETED = -2
 """A StopReplica that comes of the topic's deletion has this leader epoch: it is newer than any."""
 
 
+@dataclass(slots=True, eq=False)
 class _Clearing:
     """A place is being cleared while its log is being deleted."""
 
-    __slots__ = ("newest", "task")
-
-    def __init__(self, state: LeaderAndIsrPartition | None) -> None:
-        self.newest = state
-        """It is the newest state of a replica there, to be applied afterwards."""
-        self.task: asyncio.Task[int] | None = None
+    newest: LeaderAndIsrPartition | None
+    """It is the newest state of a replica there, to be applied afterwards."""
+    task: asyncio.Task[int] | None = None
 
     async def ended(self) -> int:
         """Wait for the end; the waiting task may be cancelled without cancelling it."""

@@ -8,6 +8,7 @@ was counted first for as long as it has a replica here: no count ever falls.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 OTHERS = "(other)"
 """It stands for the name of a topic; no topic can be called so."""
@@ -15,22 +16,20 @@ OTHERS = "(other)"
 TOPICS_MAX = 1000
 
 
+@dataclass(slots=True, eq=False)
 class TopicTraffic:
     """One topic is counted here, or all that have no count of their own. Counts only grow."""
 
-    __slots__ = ("bytes_in", "bytes_out", "messages_in", "replicated_in", "replicated_out")
-
-    def __init__(self) -> None:
-        self.bytes_in = 0
-        """Clients appended batches of so many bytes."""
-        self.messages_in = 0
-        """Clients appended so many records."""
-        self.bytes_out = 0
-        """Consumers were sent batches of so many bytes."""
-        self.replicated_in = 0
-        """Batches of so many bytes were fetched from leaders."""
-        self.replicated_out = 0
-        """Followers were sent batches of so many bytes."""
+    bytes_in: int = 0
+    """Clients appended batches of so many bytes."""
+    messages_in: int = 0
+    """Clients appended so many records."""
+    bytes_out: int = 0
+    """Consumers were sent batches of so many bytes."""
+    replicated_in: int = 0
+    """Batches of so many bytes were fetched from leaders."""
+    replicated_out: int = 0
+    """Followers were sent batches of so many bytes."""
 
     def produced(self, size_bytes: int, records: int) -> None:
         """Count a client's batch that was appended."""

@@ -47,7 +47,6 @@ CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
-RESERVED_MASK = 0xFFFF & ~(CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
 
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
@@ -138,12 +137,6 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Return whether the batch is a marker and holds no data of users."""
         return bool(self.attributes & CONTROL_BIT)
-
-    @property
-    def reserved_bits(self) -> int:
-        """Return the attribute bits that have no meaning yet; they are zero in every batch of this
-        release."""
-        return self.attributes & RESERVED_MASK
 
 
 def assemble(header: BatchHeader, body: Buffer, *, sealed: bool = True) -> bytearray:

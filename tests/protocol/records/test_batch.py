@@ -68,7 +68,6 @@ def test_what_a_header_says() -> None:
     assert header.timestamp_type is TimestampType.CREATE_TIME
     assert not header.is_transactional
     assert not header.is_control
-    assert header.reserved_bits == 0
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
@@ -87,11 +86,6 @@ def test_line_59_an_unknown_codec_can_be_told_from_a_broken_header(codec_id: int
     assert header.codec_id == codec_id
     with pytest.raises(CorruptBatchError, match=f"codec {codec_id}"):
         _ = header.codec
-
-
-def test_line_55_reserved_bits_are_seen() -> None:
-    assert parse_header(edited(attributes=0x40)).reserved_bits == 0x40
-    assert parse_header(edited(attributes=0x8000)).reserved_bits == 0x8000
 
 
 def test_a_header_within_a_larger_buffer() -> None:
