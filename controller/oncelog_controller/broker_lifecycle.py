@@ -371,11 +371,7 @@ class BrokerLifecycle:
         """Wait until the store answers again."""
         if self._store.state is SessionState.EXPIRED:
             raise SessionExpiredError
-        if self._store.state is SessionState.CONNECTED:
-            await asyncio.sleep(0.01)  # it said disconnected in the middle of a call
-            return
-        self._wake.clear()
-        await self._wake.wait()
+        await self._contact()
 
     def _failed(self, name: str, error: BaseException) -> None:
         for callback in list(self.on_failed):

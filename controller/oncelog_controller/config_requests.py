@@ -66,10 +66,8 @@ class ConfigRequests:
                     self._topics.alter(event, each, write=not request.validate_only)
             except ApiError as error:
                 result.error_code, result.error_message = error.code, str(error)
-        self._core.when_settled(
-            lambda: self._core.reply(
-                event.request_id, admin.AlterConfigsResponse(NO_ERROR, results)
-            )
+        self._core.reply_when_settled(
+            event.request_id, admin.AlterConfigsResponse(NO_ERROR, results)
         )
 
     # ---- brokers
@@ -148,7 +146,7 @@ class ConfigRequests:
         if not config.auto_leader_rebalance_enable:
             self._leadership.stop_rebalancing()
         elif (
-            before.auto_leader_rebalance_enable != config.auto_leader_rebalance_enable
+            not before.auto_leader_rebalance_enable
             or before.leader_imbalance_check_interval_ms
             != config.leader_imbalance_check_interval_ms
         ):

@@ -136,6 +136,10 @@ class Core:
         """Answer a request."""
         self._effects.append(SendReply(request_id, response))
 
+    def reply_when_settled(self, request_id: int, response: Any) -> None:
+        """Answer a request when no write is pending."""
+        self.when_settled(lambda: self.reply(request_id, response))
+
     def take_effects(self) -> list[Effect]:
         """Return all that was ordered since the last call, orders to brokers last."""
         for broker_id in sorted(self._orders):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from oncelog_controller import znodes
@@ -71,9 +72,11 @@ async def load_cluster(
     """Return everything; ``watch`` fires when a broker comes or goes."""
     brokers = await load_brokers(store, watch)
     names = await store.children(znodes.TOPICS)
-    topics = [topic for topic in await _each(names, _topic_reader(store)) if topic is not None]
+    topics = [topic for topic in await _each(names, partial(_topic, store)) if topic is not None]
     graves = await store.children(znodes.DELETED_TOPICS)
-    tombstones = [grave for grave in await _each(graves, _grave_reader(store)) if grave is not None]
+    tombstones = [
+        grave for grave in await _each(graves, partial(_grave, store)) if grave is not None
+    ]
     known = set(names)
     strays: dict[str, int] = {}
     for name in await store.children(znodes.TOPIC_CONFIGS):
@@ -119,28 +122,21 @@ async def _producer_ids(store: MetadataStore) -> tuple[int, int]:
         return UNKNOWN_PRODUCER_IDS, stat.version
 
 
-def _topic_reader(store: MetadataStore) -> Callable[[str], Awaitable[TopicRead | None]]:
-    async def one(name: str) -> TopicRead | None:
-        try:
-            data, stat = await store.get(znodes.topic_path(name))
-            topic_id, assignment = znodes.decode_topic(name, data)
-        except NoNodeError:
-            return None
-        except znodes.CorruptNodeError as error:
-            logger.error("topic_ignored", topic=name, error=error)
-            return None
+async def _topic(store: MetadataStore, name: str) -> TopicRead | None:
+    try:
+        data, stat = await store.get(znodes.topic_path(name))
+        topic_id, assignment = znodes.decode_topic(name, data)
         overrides, config_version = await _config(store, name)
-        try:
-            states = await _each(range(len(assignment)), _state_reader(store, name))
-        except znodes.CorruptNodeError as error:
-            logger.error("topic_ignored", topic=name, error=error)
-            return None
-        bare = await _bare(store, name, states) if None in states else frozenset[int]()
-        return TopicRead(
-            name, topic_id, assignment, stat.version, overrides, config_version, states, bare
-        )
-
-    return one
+        states = await _each(range(len(assignment)), partial(_state, store, name))
+    except NoNodeError:
+        return None
+    except znodes.CorruptNodeError as error:
+        logger.error("topic_ignored", topic=name, error=error)
+        return None
+    bare = await _bare(store, name, states) if None in states else frozenset[int]()
+    return TopicRead(
+        name, topic_id, assignment, stat.version, overrides, config_version, states, bare
+    )
 
 
 async def _config(store: MetadataStore, name: str) -> tuple[dict[str, str], int | None]:
@@ -155,17 +151,12 @@ async def _config(store: MetadataStore, name: str) -> tuple[dict[str, str], int 
         return {}, stat.version
 
 
-def _state_reader(
-    store: MetadataStore, name: str
-) -> Callable[[int], Awaitable[PartitionState | None]]:
-    async def one(index: int) -> PartitionState | None:
-        try:
-            data, stat = await store.get(znodes.state_path(name, index))
-        except NoNodeError:
-            return None
-        return znodes.decode_state(name, index, data, stat)
-
-    return one
+async def _state(store: MetadataStore, name: str, index: int) -> PartitionState | None:
+    try:
+        data, stat = await store.get(znodes.state_path(name, index))
+    except NoNodeError:
+        return None
+    return znodes.decode_state(name, index, data, stat)
 
 
 async def _bare(
@@ -179,18 +170,15 @@ async def _bare(
     return frozenset(i for i, state in enumerate(states) if state is None and str(i) in present)
 
 
-def _grave_reader(store: MetadataStore) -> Callable[[str], Awaitable[TombstoneRead | None]]:
-    async def one(name: str) -> TombstoneRead | None:
-        try:
-            data, _ = await store.get(f"{znodes.DELETED_TOPICS}/{name}")
-            return TombstoneRead(*znodes.decode_tombstone(name, data))
-        except NoNodeError:
-            return None
-        except znodes.CorruptNodeError as error:
-            logger.error("deletion_ignored", topic=name, error=error)
-            return None
-
-    return one
+async def _grave(store: MetadataStore, name: str) -> TombstoneRead | None:
+    try:
+        data, _ = await store.get(f"{znodes.DELETED_TOPICS}/{name}")
+        return TombstoneRead(*znodes.decode_tombstone(name, data))
+    except NoNodeError:
+        return None
+    except znodes.CorruptNodeError as error:
+        logger.error("deletion_ignored", topic=name, error=error)
+        return None
 
 
 async def _each(items: Sequence[T], read: Callable[[T], Awaitable[R]]) -> list[R]:

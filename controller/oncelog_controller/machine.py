@@ -266,22 +266,15 @@ class ControllerMachine:
             version=read.version,
         )
         for index, replicas in enumerate(read.assignment):
-            partition = ClusterPartition(topic, index, tuple(replicas))
+            phases = self._core.cluster.first_phases(replicas)
+            partition = ClusterPartition(topic, index, tuple(replicas), replica_phases=phases)
             partition.state = read.states[index]
             partition.bare = index in read.bare
             if partition.state is not None:
-                led = partition.state.leader >= 0
-                cause = (
-                    PartitionCause.LOADED_WITH_LEADER
-                    if led
-                    else PartitionCause.LOADED_WITHOUT_LEADER
-                )
+                cause = PartitionCause.LOADED_WITHOUT_LEADER
+                if partition.state.leader >= 0:
+                    cause = PartitionCause.LOADED_WITH_LEADER
                 partition.phase = next_partition_phase(PartitionPhase.NEW, cause)
-            for broker_id in replicas:
-                here = broker_id in self._core.cluster.brokers
-                partition.replica_phases[broker_id] = (
-                    ReplicaPhase.ONLINE if here else ReplicaPhase.OFFLINE
-                )
             topic.partitions.append(partition)
             if partition.state is not None:
                 partition.leader_and_isr()  # some at a time: all are wanted soon

@@ -351,6 +351,14 @@ class ClusterState:
                 counts[partition.leader] += 1
         return counts
 
+    def first_phase(self, broker_id: int) -> ReplicaPhase:
+        """Return where the life of a replica on that broker begins."""
+        return ReplicaPhase.ONLINE if broker_id in self.brokers else ReplicaPhase.OFFLINE
+
+    def first_phases(self, replicas: Sequence[int]) -> dict[int, ReplicaPhase]:
+        """Return where the lives of a partition's replicas begin, by broker."""
+        return {broker_id: self.first_phase(broker_id) for broker_id in replicas}
+
     def may_lead(self, broker_id: int) -> bool:
         """Return whether it is registered, reachable, and not about to stop."""
         return (

@@ -59,10 +59,8 @@ class TopicDeletion:
             else:
                 result.topic_id = topic.topic_id
                 self._bury(topic)
-        self._core.when_settled(
-            lambda: self._core.reply(
-                event.request_id, admin.DeleteTopicsResponse(NO_ERROR, results)
-            )
+        self._core.reply_when_settled(
+            event.request_id, admin.DeleteTopicsResponse(NO_ERROR, results)
         )
 
     def _bury(self, topic: Topic) -> None:
@@ -103,10 +101,8 @@ class TopicDeletion:
         tombstone = Tombstone(name, topic_id, assignment)
         for index, replicas in enumerate(assignment):
             for broker_id in replicas:
-                alive = broker_id in self._core.cluster.brokers
-                phase = ReplicaPhase.ONLINE if alive else ReplicaPhase.OFFLINE
                 tombstone.phases[index, broker_id] = next_replica_phase(
-                    phase, ReplicaCause.DELETION_ORDERED
+                    self._core.cluster.first_phase(broker_id), ReplicaCause.DELETION_ORDERED
                 )
         self._core.cluster.tombstones[topic_id] = tombstone
         return tombstone

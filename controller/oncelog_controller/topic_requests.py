@@ -23,7 +23,6 @@ from oncelog_controller.order_sizes import OrderSizes
 from oncelog_controller.placement import place_replicas, start_at
 from oncelog_controller.state import ClusterPartition, Topic
 from oncelog_controller.store import Create, Op, SetData
-from oncelog_controller.transitions import ReplicaPhase
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     NO_ERROR,
@@ -355,11 +354,8 @@ def _extend(
     """Append partitions to ``topic``; they belong to ``owner``, or to it."""
     fresh = []
     for replicas in assignment:
-        partition = ClusterPartition(owner or topic, len(topic.partitions), tuple(replicas))
-        for broker_id in replicas:
-            alive = broker_id in core.cluster.brokers
-            phase = ReplicaPhase.ONLINE if alive else ReplicaPhase.OFFLINE
-            partition.replica_phases[broker_id] = phase
+        index, phases = len(topic.partitions), core.cluster.first_phases(replicas)
+        partition = ClusterPartition(owner or topic, index, tuple(replicas), replica_phases=phases)
         topic.partitions.append(partition)
         fresh.append(partition)
     return fresh
