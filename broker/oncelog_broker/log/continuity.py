@@ -132,9 +132,7 @@ class Continuity:
             try:
                 failed.write_record(self._record_of_failure(failed, failed.record))
             except OSError as error:
-                logger.info(
-                    "continuity_not_written", log_dir=failed.path, file=CONTINUITY, error=error
-                )
+                _not_written(failed, error)
 
     async def directory_failed(self, failed: LogDir) -> str:
         """Note the failure in the directory itself, which may take its time.
@@ -146,9 +144,7 @@ class Continuity:
             try:
                 await failed.jobs.write_atomic(f"{failed.path}/{CONTINUITY}", record.encode())
             except OSError as error:
-                logger.info(
-                    "continuity_not_written", log_dir=failed.path, file=CONTINUITY, error=error
-                )
+                _not_written(failed, error)
         return failed.directory_id if failed.lossy else ""
 
     @staticmethod
@@ -336,3 +332,7 @@ def _lost_tail(log_dir: LogDir, records: Sequence[ContinuityRecord], boot_id: st
     if log_dir.lossy or record.failed.get(name) or _failed_before(records).get(name):
         return True
     return record.unsynced and not clean and not same_run
+
+
+def _not_written(failed: LogDir, error: OSError) -> None:
+    logger.info("continuity_not_written", log_dir=failed.path, file=CONTINUITY, error=error)

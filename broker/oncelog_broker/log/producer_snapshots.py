@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
 
 import msgpack
 
@@ -161,7 +162,7 @@ class ProducerSnapshots:
                     self.newest = position = offset
                     break
             self._files.remove(self._path(offset))
-        damage = yield from _replaying(segments, position, end, state, now_ms, aborted)
+        damage = yield from _Replay(segments, end, state, now_ms, aborted).steps(position)
         if aborted is not None and not damage:
             _preload(aborted, segments[-1])
         return damage
@@ -261,7 +262,8 @@ def replay(
 ) -> str:
     """Apply every batch of the log to an empty state, up to the first that is damaged; return what
     is wrong with that one, or "". Blocks. Raises OSError."""
-    return _to_the_end(_replaying(segments, 0, segments[-1].next_offset, state, now_ms, aborted))
+    end = segments[-1].next_offset
+    return _to_the_end(_Replay(segments, end, state, now_ms, aborted).steps(0))
 
 
 def _to_the_end(steps: Steps) -> str:
@@ -272,83 +274,68 @@ def _to_the_end(steps: Steps) -> str:
             return str(stop.value)
 
 
-def _replaying(
-    segments: Sequence[Segment],
-    offset: int,
-    end: int,
-    state: ProducerState,
-    now_ms: int,
-    aborted: AbortedTransactions | None,
-) -> Steps:
-    damage = ""
-    for segment in segments:
-        if segment.base_offset < end and segment.next_offset > offset and segment.size_bytes:
-            start = max(offset, segment.base_offset)
-            damage = yield from _replaying_one(segment, start, end, state, now_ms, aborted)
-            if damage:
-                break
-    return damage
+class _Replay(NamedTuple):
+    """It applies the batches below ``end`` to a state."""
 
+    segments: Sequence[Segment]
+    end: int
+    state: ProducerState
+    now_ms: int
+    aborted: AbortedTransactions | None
 
-def _replaying_one(
-    segment: Segment,
-    offset: int,
-    end: int,
-    state: ProducerState,
-    now_ms: int,
-    aborted: AbortedTransactions | None,
-) -> Steps:
-    try:
-        position = segment.header_at(offset)[0] if offset > segment.base_offset else 0
-        while True:
-            # Opened anew each time: it may be closed between two steps.
-            done = _replay_some(segment, position, end, state, now_ms, aborted)
-            if done is None:
-                return ""
-            position = done
-            yield
-    except (CorruptBatchError, CorruptMessageError) as error:
-        return f"{segment.path}: {error}"
+    def steps(self, offset: int) -> Steps:
+        """Apply the batches from ``offset`` on."""
+        damage = ""
+        for segment in self.segments:
+            base = segment.base_offset
+            if base < self.end and segment.next_offset > offset and segment.size_bytes:
+                damage = yield from self._one(segment, max(offset, base))
+                if damage:
+                    break
+        return damage
 
+    def _one(self, segment: Segment, offset: int) -> Steps:
+        try:
+            position = segment.header_at(offset)[0] if offset > segment.base_offset else 0
+            while True:
+                # Opened anew each time: it may be closed between two steps.
+                done = self._some(segment, position)
+                if done is None:
+                    return ""
+                position = done
+                yield
+        except (CorruptBatchError, CorruptMessageError) as error:
+            return f"{segment.path}: {error}"
 
-def _replay_some(
-    segment: Segment,
-    position: int,
-    end: int,
-    state: ProducerState,
-    now_ms: int,
-    aborted: AbortedTransactions | None,
-) -> int | None:
-    """Apply the batches of one step; return where the next one goes on, None at the end."""
-    # With their checksums: a bit makes a commit of an abort.
-    scan = Scan(
-        segment.open(), position, segment.size_bytes, verify=True, chunk_bytes=SCAN_CHUNK_BYTES
-    )
-    left = BATCHES_PER_STEP
-    for at, header in scan:
-        if header.base_offset >= end:
-            return None
-        if header.is_control:
-            row = _marked(segment, at, header, state, now_ms)
-            if row is not None and aborted is not None:
-                aborted.add(segment.base_offset, row)
-        elif header.producer_id >= 0:
-            append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-            state.applied(header, now_ms, append_time=append_time)
-        left -= 1
-        following = at + header.size_bytes
-        if not left or following - position >= BYTES_PER_STEP:
-            return following
-    return None
-
-
-def _marked(
-    segment: Segment, position: int, header: BatchHeader, state: ProducerState, now_ms: int
-) -> AbortedRow | None:
-    try:
-        marker = decode_marker(segment.read_batch(position, header), verify=False)
-    except CorruptBatchError as error:
-        # Its checksum held: it is of a later release.
-        logger.error("segment_marker_unreadable", path=segment.path, error=error)
+    def _some(self, segment: Segment, position: int) -> int | None:
+        """Apply the batches of one step; return where the next one goes on, None at the end."""
+        end, state, now_ms = self.end, self.state, self.now_ms
+        # With their checksums: a bit makes a commit of an abort.
+        scan = Scan(
+            segment.open(), position, segment.size_bytes, verify=True, chunk_bytes=SCAN_CHUNK_BYTES
+        )
+        left = BATCHES_PER_STEP
+        for at, header in scan:
+            if header.base_offset >= end:
+                return None
+            if header.is_control:
+                row = self._marked(segment, at, header)
+                if row is not None and self.aborted is not None:
+                    self.aborted.add(segment.base_offset, row)
+            elif header.producer_id >= 0:
+                append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+                state.applied(header, now_ms, append_time=append_time)
+            left -= 1
+            following = at + header.size_bytes
+            if not left or following - position >= BYTES_PER_STEP:
+                return following
         return None
-    return state.marked(marker, now_ms)
+
+    def _marked(self, segment: Segment, position: int, header: BatchHeader) -> AbortedRow | None:
+        try:
+            marker = decode_marker(segment.read_batch(position, header), verify=False)
+        except CorruptBatchError as error:
+            # Its checksum held: it is of a later release.
+            logger.error("segment_marker_unreadable", path=segment.path, error=error)
+            return None
+        return self.state.marked(marker, self.now_ms)

@@ -372,10 +372,7 @@ def _drop_replaced(loader: _Loader, bases: list[int]) -> None:
     files.sync_dir(loader.directory)
     for base in bases:
         logger.info("compacted_segment_removed", path=loader.directory, base_offset=base)
-        for suffix in FILE_SUFFIXES:
-            path = f"{loader.directory}/{file_name(base, suffix)}"
-            if files.exists(path):
-                files.remove(path)
+        _remove_files(files, loader.directory, base)
     files.sync_dir(loader.directory)
 
 
@@ -532,13 +529,17 @@ def _drop(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
     files = loader.pool.files
     for base, size in reversed(list(zip(bases, sizes, strict=True))):
         logger.warning("unsynced_segment_removed", path=loader.directory, base_offset=base)
-        for suffix in FILE_SUFFIXES:
-            path = f"{loader.directory}/{file_name(base, suffix)}"
-            if files.exists(path):
-                files.remove(path)
+        _remove_files(files, loader.directory, base)
         loader.truncated_bytes += size
     if bases:
         files.sync_dir(loader.directory)
+
+
+def _remove_files(files: Files, directory: str, base: int) -> None:
+    for suffix in FILE_SUFFIXES:
+        path = f"{directory}/{file_name(base, suffix)}"
+        if files.exists(path):
+            files.remove(path)
 
 
 def _tidy(pool: OpenSegments, directory: str) -> list[str]:

@@ -171,17 +171,16 @@ class Segment:
         """Give up the descriptor; a large index is written and given up too."""
         if len(self._index) > PARKED_ENTRIES_MAX:
             self.close()
-            return
-        file, self._file = self._file, None
-        self._tail.clear()
-        self._hints.clear()
-        if file is not None:
-            self._pool.retire(self, file)
+        else:
+            self._give_up_file()
 
     def release(self) -> None:
         """Give up descriptor and memory, writing nothing."""
-        file, self._file = self._file, None
         self._index, self._times = OffsetIndex(), TimeIndex()
+        self._give_up_file()
+
+    def _give_up_file(self) -> None:
+        file, self._file = self._file, None
         self._tail.clear()
         self._hints.clear()
         if file is not None:
