@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.files import Files
 from oncelog_testing.faults import FaultPlan
 from oncelog_testing.machines import Machine, NotRunningError
 from oncelog_testing.memory.zookeeper import MemoryZooKeeper
@@ -38,7 +40,7 @@ class Fleet:
     """It has brokers 1 to ``brokers``, and their metadata store.
 
     :param directory: it holds the brokers' data, on the real disk; None: each has a disk in memory.
-    :param settings: of every broker, as in its configuration file.
+    :param settings: of every broker; they and the other parameters are those of ``Machine``.
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class Fleet:
         plan: FaultPlan,
         settings: Mapping[str, Any],
         directory: Path | None,
+        files: Files | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.plan = plan
         self.zookeeper = MemoryZooKeeper()
@@ -58,18 +62,29 @@ class Fleet:
             "offsets_topic_replication_factor": replicas,
             "transaction_state_log_replication_factor": replicas,
         }
-        self.machines = {
-            broker_id: Machine(
-                broker_id,
-                zookeeper=self.zookeeper,
-                clock=clock,
-                entropy=entropy.fork(f"broker-{broker_id}"),
-                plan=plan,
-                settings={**defaults, **settings},
-                directory=None if directory is None else str(directory / f"broker-{broker_id}"),
-            )
-            for broker_id in range(1, brokers + 1)
-        }
+        self.machines: dict[int, Machine] = {}
+        self._directory = directory
+        self._entropy = entropy
+        self._make = partial(
+            Machine,
+            zookeeper=self.zookeeper,
+            clock=clock,
+            plan=plan,
+            settings={**defaults, **settings},
+            files=files,
+            options=options,
+        )
+        for broker_id in range(1, brokers + 1):
+            self.add(broker_id)
+
+    def add(self, broker_id: int) -> Machine:
+        """Add a machine, and return it; its broker does not run yet."""
+        name = f"broker-{broker_id}"
+        directory = None if self._directory is None else str(self._directory / name)
+        entropy = self._entropy.fork(name)
+        machine = self._make(broker_id, entropy=entropy, directory=directory)
+        self.machines[broker_id] = machine
+        return machine
 
     async def close(self) -> None:
         """Stop everything, at once and not cleanly: nobody will read these logs again."""

@@ -8,6 +8,7 @@ the product's ``Broker``; the machine outlives it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from oncelog_broker.app import Broker
@@ -35,7 +36,13 @@ class NotRunningError(RuntimeError):
 
 
 class Machine:
-    """It is where one broker lives. On the cluster's loop only."""
+    """It is where one broker lives. On the cluster's loop only.
+
+    :param settings: of every life, as in the broker's configuration file.
+    :param directory: it holds the data, on the real disk; None: the disk is in memory.
+    :param files: how a real disk is used; None: as the system does it.
+    :param options: more arguments of ``Broker``, such as safeguards to switch off.
+    """
 
     def __init__(
         self,
@@ -45,8 +52,10 @@ class Machine:
         clock: WallClock,
         entropy: Entropy,
         plan: FaultPlan,
-        settings: dict[str, Any],
+        settings: Mapping[str, Any],
         directory: str | None,
+        files: Files | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.broker: Broker | None = None
@@ -62,6 +71,8 @@ class Machine:
         self._plan = plan
         self._settings = settings
         self._directory = directory
+        self._files = files if files is not None else SystemFiles()
+        self._options = options or {}
         self._lives = 0
         self._ports: dict[str, int] = {}
         self._ends = Tasks(f"machine-{broker_id}")
@@ -89,17 +100,39 @@ class Machine:
     def _why(self) -> str:
         return f": it failed with {self.failure!r}" if self.failure else ": start it first"
 
-    def config(self) -> BrokerConfig:
-        """Return its settings; its ports stay the same over restarts."""
+    def config(self, **settings: Any) -> BrokerConfig:
+        """Return the settings of a life, ``settings`` before those of every life; its ports stay
+        the same over restarts."""
         given: dict[str, Any] = {
             "broker_id": self.broker_id,
             "log_dirs": [self._directory or f"{DATA}/{self.broker_id}"],
             "listeners": [ListenerConfig(name=n, port=self._ports.get(n, 0)) for n in LISTENERS],
         }
-        return BrokerConfig(**{**given, **self._settings})
+        return BrokerConfig(**{**given, **self._settings, **settings})
 
-    async def start(self) -> None:
-        """Start a life of the broker; returns when it serves clients.
+    def make_broker(self, **settings: Any) -> Broker:
+        """Return a broker that is not started, and that this machine leaves to the caller."""
+        config = self.config(**settings)
+        return self._make(config, self._make_store(config))
+
+    def _make_store(self, config: BrokerConfig) -> MemoryMetadataStore:
+        timeout_ms = config.zookeeper_session_timeout_ms
+        return MemoryMetadataStore(self._zookeeper, session_timeout_ms=timeout_ms)
+
+    def _make(self, config: BrokerConfig, store: MemoryMetadataStore) -> Broker:
+        self._lives += 1  # who draws the same ids twice finds directories that it does not have
+        return TestableBroker(
+            config,
+            plan=self._plan,
+            files=self._files if self.memory is None else self.memory,
+            clock=self._clock,
+            entropy=self._entropy.fork(f"life-{self._lives}"),
+            metadata_store=store,
+            **self._options,
+        )
+
+    async def start(self, **settings: Any) -> None:
+        """Start a life of the broker, with ``settings`` of its own; returns when it serves clients.
 
         :raises NotRunningError: it runs already. :raises ConfigError: see ``Broker.start``.
         """
@@ -107,20 +140,9 @@ class Machine:
             raise NotRunningError(f"broker {self.broker_id} runs already")
         if self._ending is not None:
             await asyncio.gather(self._ending, return_exceptions=True)
-        config = self.config()
-        self.store = MemoryMetadataStore(
-            self._zookeeper, session_timeout_ms=config.zookeeper_session_timeout_ms
-        )
-        files: Files = SystemFiles() if self.memory is None else self.memory
-        self._lives += 1  # who draws the same ids twice finds directories that it does not have
-        broker = TestableBroker(
-            config,
-            plan=self._plan,
-            files=files,
-            clock=self._clock,
-            entropy=self._entropy.fork(f"life-{self._lives}"),
-            metadata_store=self.store,
-        )
+        config = self.config(**settings)
+        self.store = self._make_store(config)
+        broker = self._make(config, self.store)
         self.broker, self.failure = broker, None
         broker.failed.add_done_callback(lambda _: self._ended(broker))
         try:
@@ -144,11 +166,11 @@ class Machine:
             await broker.stop(clean=False)
         await self._ends.close()
 
-    async def stop(self) -> None:
-        """Stop the broker as an operator does: its leaderships move first."""
+    async def stop(self, *, clean: bool = True) -> None:
+        """Stop the broker as an operator does: its leaderships move first, unless not ``clean``."""
         broker = self.running
         self.broker = None
-        await broker.stop()
+        await broker.stop(clean=clean)
 
     async def kill(self, *, power_loss: bool) -> None:
         """End the broker at once, as ``kill -9``: connections break, its port refuses, its session
@@ -169,6 +191,9 @@ class Machine:
             self._zookeeper.disconnect(store.session_id)
         store.crash()
         for listener in broker.listeners.values():
+            closing = asyncio.ensure_future(listener.close())
+            await asyncio.sleep(0)  # the port refuses now: who is cut off must not come back
             for connection in list(listener.connections):
                 connection.abort("killed by the test")
+            await closing
         await broker.stop(clean=False)

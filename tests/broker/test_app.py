@@ -237,8 +237,7 @@ async def test_an_expired_session_is_replaced_while_the_broker_goes_on_serving(
         await cluster.create_topic("t")
         broker = cluster.brokers[1]
         before = broker.broker_epoch
-        session = cluster.stores[1].session_id
-        assert session is not None
+        session = cluster.machine(1).session_id
         channel = await cluster.channel(1)
         async with Canary(await cluster.channel(1), MetadataRequest(None)) as canary:
             cluster.zookeeper.expire(session)
@@ -256,7 +255,7 @@ async def test_an_expired_session_is_replaced_while_the_broker_goes_on_serving(
 async def test_a_broker_that_crashed_removes_its_own_registration(tmp_path: Path) -> None:
     """It remembers its session; nobody has to wait for that to expire."""
     async with Cluster(tmp_path, 1, zookeeper_session_timeout_ms=60_000) as cluster:
-        session = cluster.stores[1].session_id
+        session = cluster.machine(1).session_id
         remembered = json.loads((tmp_path / "broker-1" / SESSION_FILE).read_text())
         assert remembered == {"session_id": session}
         await cluster.crash_broker(1)
@@ -473,7 +472,7 @@ async def test_a_port_in_use_is_named_and_nothing_is_created(tmp_path: Path) -> 
         with pytest.raises(ConfigError, match=r"listeners\.1: cannot listen on 127.0.0.1"):
             await cluster.start_broker(1, listeners=listeners)
     assert names_below(tmp_path) == []
-    assert cluster.stores[1].session_id is None
+    assert cluster.zookeeper.sessions() == []
 
 
 @pytest.mark.asyncio
@@ -483,7 +482,7 @@ async def test_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="holds the data of broker 1, and broker_id is 2"):
             await cluster.start_broker(2, log_dirs=[other_dir])
         with pytest.raises(ConfigError, match="in use by another broker"):
-            await cluster.start_broker(1, listeners=[ListenerConfig(name="internal")])
+            await cluster.make_broker(1, listeners=[ListenerConfig(name="internal")]).start()
 
 
 @pytest.mark.asyncio
@@ -523,11 +522,11 @@ async def test_paths_that_cannot_be_log_directories(tmp_path: Path, kind: str) -
 async def test_two_brokers_of_one_id(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         with pytest.raises(ConfigError, match="broker_id: broker id 1 is registered by another"):
-            await cluster.start_broker(
+            await cluster.make_broker(
                 1,
                 log_dirs=[str(tmp_path / "copy")],
                 listeners=[ListenerConfig(name="internal")],
-            )
+            ).start()
 
 
 @pytest.mark.asyncio

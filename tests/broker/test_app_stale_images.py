@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oncelog_broker.app import Broker
 from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
 from oncelog_protocol.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
 from oncelog_protocol.errors import BrokerNotAvailableError
@@ -34,9 +35,16 @@ class Heard(Cluster):
     """One broker answers ``state``, and clients ask it first: another than the deaf one, which may
     be controller."""
 
+    asked = 1
+
     def ask(self, broker_id: int) -> None:
         """Ask this one from now on."""
-        self.brokers = {broker_id: self.brokers.pop(broker_id), **self.brokers}
+        self.asked = broker_id
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        found = super().brokers
+        return {each: found[each] for each in sorted(found, key=lambda each: each != self.asked)}
 
     def state(self, topic: str, partition: int = 0) -> LeaderAndIsrPartition:
         broker = next(iter(self.brokers.values()))

@@ -53,7 +53,7 @@ def clusters_of_pages() -> Iterator[Callable[[Path], AbstractContextManager[str]
         try:
             yield cluster.bootstrap
         finally:
-            loop.call(cluster.__aexit__(None, None, None))
+            loop.call(cluster.close())
 
     try:
         yield made

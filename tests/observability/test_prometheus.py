@@ -21,7 +21,7 @@ from typing import Any, cast
 import pytest
 
 from oncelog import Consumer, Producer
-from oncelog_broker.config import BrokerConfig
+from oncelog_broker.app import Broker
 from oncelog_broker.coordinator.led_shard import ShardState
 from oncelog_protocol.errors import StorageError
 from oncelog_protocol.types import TopicPartition
@@ -124,9 +124,9 @@ SETTINGS: dict[str, Any] = {
 class TwoDirectories(Cluster):
     """Brokers have two log directories each, so that one may fail."""
 
-    def config(self, broker_id: int, **settings: Any) -> BrokerConfig:
+    async def start_broker(self, broker_id: int, **settings: Any) -> Broker:
         dirs = [str(self.directory / f"broker-{broker_id}-{name}") for name in "ab"]
-        return super().config(broker_id, log_dirs=dirs, **settings)
+        return await super().start_broker(broker_id, log_dirs=dirs, **settings)
 
 
 @asynccontextmanager

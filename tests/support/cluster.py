@@ -1,5 +1,5 @@
-"""One process runs a cluster of real brokers: loopback sockets, temporary directories, ZooKeeper in
-memory. Fast to start, and every part can be looked at.
+"""A fleet of ``oncelog_testing`` runs on a test's own loop: every part of its brokers can be looked
+at, and a test may speak the protocol with them by hand.
 
     async with Cluster(tmp_path, brokers=3) as cluster:
         await cluster.create_topic("t", partitions=6, replication_factor=3)
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from oncelog_broker.app import Broker
-from oncelog_broker.config import BrokerConfig, ListenerConfig
+from oncelog_broker.phases import BrokerPhase
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.admin import (
@@ -36,19 +36,18 @@ from oncelog_protocol.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
-from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.messages.transaction_admin import ListTransactionsRequest
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.schema import Span
-from oncelog_protocol.types import NO_BROKER, TopicPartition
+from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SeededEntropy
-from oncelog_runtime.files import Files, SystemFiles
-from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
-from support.waiting import eventually
+from oncelog_runtime.files import Files
+from oncelog_testing.faults import FaultPlan
+from oncelog_testing.fleet import Fleet
 
 __all__ = ["Cluster", "all_marked", "fetch_values", "produce"]
 
@@ -63,9 +62,8 @@ SETTINGS: dict[str, Any] = {
 """Tests change these defaults: shorter times."""
 
 
-class Cluster:
-    """It has brokers 1 to N; ``settings`` go to every one of them, and so do ``options``: more
-    arguments of ``Broker``, such as rules to switch off."""
+class Cluster(Fleet):
+    """Its parameters are those of ``Fleet``; ``settings`` go to every broker."""
 
     def __init__(
         self,
@@ -78,116 +76,57 @@ class Cluster:
         **settings: Any,
     ) -> None:
         self.directory = directory
-        self.zookeeper = MemoryZooKeeper()
-        self.stores: dict[int, MemoryMetadataStore] = {}
-        self.brokers: dict[int, Broker] = {}
-        """The running ones, by id."""
-        self._ports: dict[int, dict[str, int]] = {}
-        self._ids = list(range(1, brokers + 1))
-        self._files = files if files is not None else SystemFiles()
-        self._entropy = SeededEntropy(seed)
-        self._lives = 0
-        self._options = options or {}
-        replicas = min(brokers, 3)
-        self._settings = {
-            **SETTINGS,
-            "offsets_topic_replication_factor": replicas,
-            "transaction_state_log_replication_factor": replicas,
-            **settings,
-        }
+        super().__init__(
+            brokers,
+            clock=SystemWallClock(),
+            entropy=SeededEntropy(seed),
+            plan=FaultPlan(lambda work: work()),
+            settings={**SETTINGS, **settings},
+            directory=directory,
+            files=files,
+            options=options,
+        )
 
     async def __aenter__(self) -> Self:
         try:
-            await asyncio.gather(*(self.start_broker(broker_id) for broker_id in self._ids))
+            await asyncio.gather(*map(self.start_broker, self.machines))
             await self.converged()
         except BaseException:
-            await self.__aexit__()
+            await self.close()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for broker_id in sorted(self.brokers, reverse=True):
-            await self.stop_broker(broker_id, clean=False)
+        await self.close()
+
+    async def converged(self, timeout_s: float = 15.0) -> None:
+        """Wait longer than a user's test: many of ours run beside each other."""
+        await super().converged(timeout_s)
 
     # -- brokers -----------------------------------------------------------------------------
 
-    def config(self, broker_id: int, **settings: Any) -> BrokerConfig:
-        """Return the settings of one broker; its ports stay the same over restarts."""
-        ports = self._ports.get(broker_id, {})
-        listeners = [ListenerConfig(name=n, port=ports.get(n, 0)) for n in ("internal", "external")]
-        given = {
-            "broker_id": broker_id,
-            "log_dirs": [str(self.directory / f"broker-{broker_id}")],
-            "listeners": listeners,
-            **self._settings,
-            **settings,
-        }
-        return BrokerConfig(**given)
-
-    def make_broker(self, broker_id: int, **settings: Any) -> Broker:
-        """Return a broker that is not started, with a store of its own."""
-        store = MemoryMetadataStore(
-            self.zookeeper, session_timeout_ms=self._settings["zookeeper_session_timeout_ms"]
-        )
-        self.stores[broker_id] = store
-        self._lives += 1  # who draws the same ids twice finds directories that it does not have
-        return Broker(
-            self.config(broker_id, **settings),
-            files=self._files,
-            clock=SystemWallClock(),
-            entropy=self._entropy.fork(f"broker-{broker_id}-{self._lives}"),
-            metadata_store=store,
-            **self._options,
-        )
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        """Return those that serve, by id."""
+        return {b.broker_id: b for b in self.running() if b.phase is BrokerPhase.SERVING}
 
     async def start_broker(self, broker_id: int, **settings: Any) -> Broker:
-        """Start it, again if it was stopped; returns when it serves clients."""
-        broker = self.make_broker(broker_id, **settings)
-        await broker.start()
-        self._ports[broker_id] = {name: port for name, (_, port) in broker.addresses.items()}
-        self.brokers[broker_id] = broker
-        return broker
+        """Start it, again if it was stopped, or one broker more; returns when it serves clients."""
+        machine = self.machines.get(broker_id) or self.add(broker_id)
+        await machine.start(**settings)
+        return machine.running
+
+    def make_broker(self, broker_id: int, **settings: Any) -> Broker:
+        """Return a broker that is not started: see ``Machine.make_broker``."""
+        return self.machine(broker_id).make_broker(**settings)
 
     async def stop_broker(self, broker_id: int, *, clean: bool = True) -> None:
         """Stop it; without ``clean`` no leadership is moved first and no clean file is left."""
-        await self.brokers.pop(broker_id).stop(clean=clean)
+        await self.machine(broker_id).stop(clean=clean)
 
     async def crash_broker(self, broker_id: int) -> None:
-        """Crash it as ``kill -9`` does: connections break, its port refuses, its session lives on
-        until it times out, and nothing is written any more."""
-        broker = self.brokers.pop(broker_id)
-        store = self.stores[broker_id]
-        if store.session_id is not None:
-            self.zookeeper.disconnect(store.session_id)
-
-        async def die() -> None:
-            store.crash()
-
-        store.close = die  # type: ignore[method-assign]
-        await broker.stop(clean=False)
-
-    async def converged(self) -> None:
-        """Wait until every running broker knows every running broker and one controller."""
-
-        def same() -> bool:
-            running = sorted(self.brokers)
-            images = [broker.image for broker in self.brokers.values()]
-            return len({i.controller_id for i in images}) == 1 and all(
-                sorted(i.brokers) == running for i in images
-            )
-
-        await eventually(same, timeout_s=15, what="every broker knowing every other")
-
-    @property
-    def controller(self) -> Broker:
-        """Return the broker that is controller."""
-        return next(b for b in self.brokers.values() if b.runner.is_active)
-
-    @property
-    def bootstrap(self) -> str:
-        """Return where clients begin: host:port of every running broker, with commas."""
-        addresses = [b.addresses["external"] for b in self.brokers.values()]
-        return ",".join(f"{host}:{port}" for host, port in addresses)
+        """Crash it as ``kill -9`` does: see ``Machine.kill``."""
+        await self.machine(broker_id).kill(power_loss=False)
 
     # -- topics ------------------------------------------------------------------------------
 
@@ -203,22 +142,8 @@ class Cluster:
         code = response.error_code or response.topics[0].error_code
         if code:
             raise error_for(code, response.topics[0].error_message or "")
-
-        def known() -> bool:
-            return all(
-                (order := b.image.partition(TopicPartition(topic, p))) is not None
-                and order.leader in self.brokers
-                for b in self.brokers.values()
-                for p in range(partitions)
-            )
-
-        await eventually(known, timeout_s=10, what=f"leaders of {topic}")
-
-    def state(self, topic: str, partition: int = 0) -> LeaderAndIsrPartition:
-        """Return the partition as the controller's broker knows it."""
-        order = self.controller.image.partition(TopicPartition(topic, partition))
-        assert order is not None
-        return order
+        for partition in range(partitions):
+            await self.wait_for_leader(topic, partition)
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the id of the partition's leader."""

@@ -16,6 +16,8 @@ from oncelog_testing import NotRunningError
 from oncelog_testing.core import SETTINGS
 from oncelog_testing.faults import FaultPlan
 from oncelog_testing.fleet import Fleet
+from support.cluster import Cluster
+from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
@@ -58,3 +60,15 @@ async def test_nobody_runs(fleet: Fleet) -> None:
         _ = fleet.controller
     with pytest.raises(ValueError, match=r"no broker 3; brokers are \[1, 2\]"):
         fleet.machine(3)
+
+
+async def test_nobody_comes_back_to_a_broker_while_it_dies(tmp_path: Path) -> None:
+    """The other one connects again as soon as it is cut off; a dead port refuses that."""
+    async with Cluster(tmp_path, 2) as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        await eventually(lambda: len(cluster.state("t").isr) == 2)
+        listeners = list(cluster.brokers[1].listeners.values())
+        before = [listener.counters.accepted for listener in listeners]
+        await cluster.crash_broker(1)
+        assert [listener.counters.accepted for listener in listeners] == before
+        assert not any(listener.connections for listener in listeners)

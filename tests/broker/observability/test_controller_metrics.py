@@ -38,8 +38,7 @@ async def test_the_controller_and_nobody_else(tmp_path: Path) -> None:
         assert page["oncelog_controller_terms_total"][()] == 1
         assert page["oncelog_missing_brokers"][()] == 1
         assert page["oncelog_offline_partitions"][()] == 2
-        session = cluster.stores[other].session_id
-        assert session is not None
+        session = cluster.machine(other).session_id
         cluster.zookeeper.disconnect(session)
         page = await seen.metrics(other)
         assert page["oncelog_active_controller"][()] == 0, "it does not act now"

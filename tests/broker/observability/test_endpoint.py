@@ -44,7 +44,7 @@ async def test_every_path_answers_in_every_phase(tmp_path: Path, phase: BrokerPh
 async def test_a_taken_port_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         host, port = seen.endpoints[1].address
-        other = Cluster(tmp_path / "other", metrics_port=port).make_broker(2)
+        other = Cluster(tmp_path / "other", metrics_port=port).make_broker(1)
         with pytest.raises(ConfigError, match=f"metrics_port: cannot listen on {host}:{port}"):
             await Endpoint(other, precise_time).start()
         other.failed.cancel()
@@ -172,10 +172,10 @@ async def test_recovery_can_be_watched(tmp_path: Path) -> None:
         finally:
             files.go_on.set()
         await starting
-        cluster.brokers[1] = broker
         assert (await get(endpoint.address, "/startupz")).status == 200
         assert (await get(endpoint.address, "/readyz")).status == 200
         samples = await metrics(endpoint.address)
         assert list(samples["oncelog_load_logs_done"].values()) == [3]
         assert list(samples["oncelog_load_segments_done"].values()) == [3]
         await endpoint.close()
+        await broker.stop(clean=False)

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from oncelog_broker.app import Broker, BrokerFailedError
+from oncelog_broker.app import BrokerFailedError
 from oncelog_broker.observability import probes
+from oncelog_broker.observability.endpoint import Endpoint
 from oncelog_broker.phases import BrokerPhase
+from oncelog_runtime.observe import precise_time
 from support.cluster import Cluster
+from support.http_get import get, metrics
 from support.observed import Observed, observed
 from support.waiting import eventually
 
@@ -64,14 +67,13 @@ async def test_zookeeper_lost_and_session_expired(tmp_path: Path) -> None:
             "ok": True,
             "broker_id": 1,
         }
-        store = cluster.stores[1]
-        assert store.session_id is not None
-        cluster.zookeeper.disconnect(store.session_id)
+        store, session = cluster.machine(1).store, cluster.machine(1).session_id
+        assert store is not None
+        cluster.zookeeper.disconnect(session)
         await eventually(lambda: "no contact" in str(probes.ready(cluster.brokers[1]).warnings))
         assert await statuses(seen) == HEALTHY
         verdicts: list[probes.ProbeVerdict] = []
         store.on_session.append(lambda _: verdicts.append(probes.ready(cluster.brokers[1])))
-        session = store.session_id
         cluster.zookeeper.expire(session)
         cluster.zookeeper.reconnect(session)
         await eventually(lambda: verdicts)
@@ -97,19 +99,22 @@ async def test_a_broker_that_registers_again_is_fenced_until_it_has(tmp_path: Pa
 
 @pytest.mark.asyncio
 async def test_failing_and_stopping(tmp_path: Path) -> None:
-    async with observed(tmp_path) as seen:
-        broker: Broker = seen.cluster.brokers[1]
-        broker.failed.set_exception(BrokerFailedError("the disk is gone"))
-        got = await seen.get("/readyz")
-        assert (got.status, got.document["status"]) == (503, "failed")
-        assert "the disk is gone" in got.document["reasons"][0]
-        await seen.cluster.stop_broker(1, clean=False)
-        got = await seen.get("/readyz")
-        assert got.status == 503
-        got = await seen.get("/startupz")
-        assert (got.status, got.document["status"]) == (503, "stopped")
-        assert (await seen.get("/livez")).status == 200
-        assert (await seen.metrics())["oncelog_broker_ready"][()] == 0
+    broker = Cluster(tmp_path, metrics_port=0).make_broker(1)
+    endpoint = Endpoint(broker, precise_time)
+    await endpoint.start()
+    await broker.start()
+    broker.failed.set_exception(BrokerFailedError("the disk is gone"))
+    got = await get(endpoint.address, "/readyz")
+    assert (got.status, got.document["status"]) == (503, "failed")
+    assert "the disk is gone" in got.document["reasons"][0]
+    await broker.stop(clean=False)
+    got = await get(endpoint.address, "/readyz")
+    assert got.status == 503
+    got = await get(endpoint.address, "/startupz")
+    assert (got.status, got.document["status"]) == (503, "stopped")
+    assert (await get(endpoint.address, "/livez")).status == 200
+    assert (await metrics(endpoint.address))["oncelog_broker_ready"][()] == 0
+    await endpoint.close()
 
 
 @pytest.mark.asyncio

@@ -157,7 +157,7 @@ async def test_who_comes_before_the_other_brokers_leaves_no_topic_of_one_replica
         orders = cluster.brokers[1].image.topics[GROUP_TOPIC].partitions
         assert all(sorted(order.replicas) == [1, 2, 3] for order in orders.values())
     finally:
-        await cluster.__aexit__()
+        await cluster.close()
 
 
 async def test_every_broker_names_the_same_one_by_the_listener_that_was_asked(
