@@ -42,7 +42,8 @@ from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.channel import RequestChannel
-from support.cluster import Cluster, fetch_values, produce
+from support.cluster import Cluster
+from support.hand_records import fetch_values, produce
 from support.server import Canary
 from support.waiting import eventually
 

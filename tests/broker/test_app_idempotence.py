@@ -33,7 +33,8 @@ from oncelog_protocol.schema import Span
 from oncelog_protocol.types import Buffer, TopicPartition
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.entropy import SeededEntropy
-from support.cluster import Cluster, fetch_values
+from support.cluster import Cluster
+from support.hand_records import fetch_values
 from support.waiting import eventually
 
 TP = TopicPartition("t", 0)

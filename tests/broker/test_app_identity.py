@@ -14,7 +14,8 @@ from oncelog.errors import OncelogError
 from oncelog_broker.app import Broker
 from oncelog_broker.config import ConfigError, ListenerConfig
 from oncelog_protocol.types import TopicPartition
-from support.cluster import Cluster, fetch_values, produce
+from support.cluster import Cluster
+from support.hand_records import fetch_values, produce
 from support.waiting import eventually
 
 PRECIOUS = TopicPartition("precious", 0)

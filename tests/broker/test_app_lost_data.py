@@ -19,7 +19,8 @@ from oncelog_controller.store import NodeStat
 from oncelog_protocol.messages.admin import ElectionTarget, ElectLeadersRequest
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.files import SystemFiles
-from support.cluster import Cluster, fetch_values, produce
+from support.cluster import Cluster
+from support.hand_records import fetch_values, produce
 from support.waiting import eventually
 from unsafe.controller import without
 

@@ -13,7 +13,8 @@ from oncelog_protocol import schema
 from oncelog_protocol.messages.admin import DeleteTopicsRequest
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from support.cluster import Cluster, fetch_values, produce
+from support.cluster import Cluster
+from support.hand_records import fetch_values, produce
 from support.server import HELLO, frame, request_head
 from support.waiting import eventually
 

@@ -8,7 +8,8 @@ import pytest
 
 from oncelog import Consumer
 from oncelog_protocol.types import TopicPartition
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.waiting import eventually
 
 

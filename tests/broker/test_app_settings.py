@@ -10,7 +10,8 @@ from oncelog import Admin
 from oncelog.errors import InvalidConfigError
 from oncelog_broker.app import Broker
 from oncelog_protocol.types import TopicPartition
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.waiting import eventually
 
 ALL: dict[str, str | None] = {

@@ -19,8 +19,8 @@ from oncelog_protocol.messages.admin import (
 )
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.types import TopicPartition
-from support.cluster import Cluster, all_marked
-from support.hand_producer import HandProducer, committed_offset, read
+from support.cluster import Cluster
+from support.hand_producer import HandProducer, all_marked, committed_offset, read
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio

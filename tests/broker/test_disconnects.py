@@ -22,7 +22,8 @@ from oncelog_protocol.messages.produce import ProducePartition, ProduceRequest, 
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
 from oncelog_runtime.channel import RequestChannel
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.server import HELLO, RawPeer
 from support.waiting import eventually
 

@@ -26,7 +26,8 @@ from oncelog_broker.coordinator.led_shard import ShardState
 from oncelog_protocol.errors import StorageError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.files import DiskSpace, File, SystemFiles
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.observed import Observed, observed
 from support.prometheus import PrometheusServer
 from support.shipped import all_alerts, every_panel_has_data, hurried_rules, load, scrape_config

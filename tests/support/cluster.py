@@ -23,24 +23,6 @@ from oncelog_protocol.messages.admin import (
     CreateTopicsResponse,
 )
 from oncelog_protocol.messages.base import Request
-from oncelog_protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
-from oncelog_protocol.messages.produce import (
-    ProducePartition,
-    ProducePartitionResponse,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceTopic,
-)
-from oncelog_protocol.messages.transaction_admin import ListTransactionsRequest
-from oncelog_protocol.records.batch import iter_headers
-from oncelog_protocol.records.builder import encode_batch
-from oncelog_protocol.records.decode import decode_batch
-from oncelog_protocol.schema import Span
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.clock import SystemWallClock
@@ -49,7 +31,7 @@ from oncelog_runtime.files import Files
 from oncelog_testing.faults import FaultPlan
 from oncelog_testing.fleet import Fleet
 
-__all__ = ["Cluster", "all_marked", "fetch_values", "produce"]
+__all__ = ["Cluster"]
 
 SETTINGS: dict[str, Any] = {
     "zookeeper_session_timeout_ms": 1000,
@@ -172,57 +154,3 @@ class Cluster(Fleet):
         finally:
             channel.close()
             await channel.wait_closed()
-
-
-async def produce(
-    channel: RequestChannel,
-    topic: str,
-    partition: int,
-    values: list[bytes],
-    *,
-    acks: int = -1,
-    timeout_ms: int = 5000,
-) -> ProducePartitionResponse:
-    """Append one batch and return the partition's answer, whatever it says."""
-    batch = encode_batch(values, timestamps=SystemWallClock().now_ms())
-    topics = [ProduceTopic(topic, [ProducePartition(partition, Span(0, len(batch)))])]
-    reply = await channel.call(
-        ProduceRequest(None, acks, timeout_ms, topics), [batch], timeout_s=timeout_ms / 1000 + 5
-    )
-    response: ProduceResponse = reply.message
-    if response.error_code:
-        raise error_for(response.error_code)
-    return response.topics[0].partitions[0]
-
-
-async def fetch_values(
-    channel: RequestChannel, topic: str, partition: int, offset: int = 0, *, wait_ms: int = 500
-) -> list[bytes | None]:
-    """Values from ``offset`` on that one fetch brings."""
-    wanted = [FetchTopic(topic, [FetchPartition(partition, offset, 1 << 20)])]
-    request = FetchRequest(-1, -1, wait_ms, 1, 1 << 22, 0, -1, wanted)
-    reply = await channel.call(request, timeout_s=wait_ms / 1000 + 5)
-    response: FetchResponse = reply.message
-    answer = response.topics[0].partitions[0]
-    if response.error_code or answer.error_code:
-        raise error_for(response.error_code or answer.error_code)
-    span = answer.records
-    records = reply.payload[span.offset : span.offset + span.length]
-    values: list[bytes | None] = []
-    for position, header in iter_headers(records):
-        columns = decode_batch(records[position : position + header.size_bytes])
-        skip = max(0, offset - header.base_offset)
-        values.extend(columns.values[skip:])
-    return values
-
-
-async def all_marked(cluster: Cluster) -> None:
-    """Wait until the markers of every decided transaction are written: a commit is told of when it
-    is decided, and read a moment later."""
-    request = ListTransactionsRequest(["PrepareCommit", "PrepareAbort"])
-    async with asyncio.timeout(15):
-        for broker_id in sorted(cluster.brokers):
-            while True:  # asked again at once: it takes a few syncs
-                answer = await cluster.call(broker_id, request)
-                if not answer.error_code and not answer.transactions:
-                    break

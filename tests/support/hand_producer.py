@@ -34,6 +34,7 @@ from oncelog_protocol.messages.produce import (
     ProduceRequest,
     ProduceTopic,
 )
+from oncelog_protocol.messages.transaction_admin import ListTransactionsRequest
 from oncelog_protocol.messages.transactions import (
     EndTxnRequest,
     EndTxnResponse,
@@ -50,7 +51,15 @@ from oncelog_protocol.schema import Span
 from oncelog_protocol.types import LATEST_TIMESTAMP, Acks, IsolationLevel
 from support.cluster import Cluster
 
-__all__ = ["HandProducer", "Seen", "call_coordinator", "committed_offset", "end_offset", "read"]
+__all__ = [
+    "HandProducer",
+    "Seen",
+    "all_marked",
+    "call_coordinator",
+    "committed_offset",
+    "end_offset",
+    "read",
+]
 
 STAMP_MS = 1_700_000_000_000
 TRY_AGAIN = frozenset(
@@ -269,3 +278,15 @@ async def end_offset(cluster: Cluster, topic: str, partition: int = 0, *, commit
     )
     response = await cluster.call(cluster.leader(topic, partition), request)
     return int(response.topics[0].partitions[0].offset)
+
+
+async def all_marked(cluster: Cluster) -> None:
+    """Wait until the markers of every decided transaction are written: a commit is told of when it
+    is decided, and read a moment later."""
+    request = ListTransactionsRequest(["PrepareCommit", "PrepareAbort"])
+    async with asyncio.timeout(15):
+        for broker_id in sorted(cluster.brokers):
+            while True:  # asked again at once: it takes a few syncs
+                answer = await cluster.call(broker_id, request)
+                if not answer.error_code and not answer.transactions:
+                    break

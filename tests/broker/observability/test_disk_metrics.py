@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster import produce
+from support.hand_records import produce
 from support.observed import observed
 
 

@@ -15,7 +15,8 @@ from oncelog_broker.observability.page import Page
 from oncelog_broker.phases import BrokerPhase
 from oncelog_runtime.files import SystemFiles
 from oncelog_runtime.observe import precise_time
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.http_get import get, metrics, parse, send
 from support.observed import observed
 from support.waiting import eventually

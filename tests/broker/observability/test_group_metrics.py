@@ -11,7 +11,7 @@ import pytest
 from oncelog import Consumer, Producer
 from oncelog_broker.replication.traffic import OTHERS
 from oncelog_runtime.clock import SystemWallClock
-from support.cluster import produce
+from support.hand_records import produce
 from support.observed import Observed, observed
 from support.waiting import eventually
 

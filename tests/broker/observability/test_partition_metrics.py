@@ -13,7 +13,8 @@ from oncelog_broker.observability import page
 from oncelog_broker.observability.exposition import Exposition
 from oncelog_broker.observability.page import SLICE_S
 from oncelog_broker.replication.traffic import OTHERS
-from support.cluster import Cluster, fetch_values, produce
+from support.cluster import Cluster
+from support.hand_records import fetch_values, produce
 from support.observed import observed
 from support.waiting import eventually
 

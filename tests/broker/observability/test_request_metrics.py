@@ -9,7 +9,7 @@ import pytest
 
 from oncelog_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog_protocol.messages.metadata import DescribeClusterRequest
-from support.cluster import produce
+from support.hand_records import produce
 from support.observed import observed
 from support.waiting import eventually
 

@@ -24,7 +24,8 @@ from oncelog_protocol.messages.produce import ProducePartition, ProduceRequest, 
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import IsolationLevel, TopicPartition
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.server import Parked, ServerUnderTest
 from support.waiting import eventually
 

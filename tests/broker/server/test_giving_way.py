@@ -12,7 +12,8 @@ import pytest
 from oncelog_protocol.errors import NotLeaderOrFollowerError, StorageError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.files import DiskSpace, File, SystemFiles
-from support.cluster import Cluster, fetch_values, produce
+from support.cluster import Cluster
+from support.hand_records import fetch_values, produce
 from support.waiting import eventually
 
 

@@ -16,7 +16,8 @@ from oncelog import Record, TopicPartition
 from oncelog_cli.commands.consume import Printer, PrintSpan, chosen_record_format
 from oncelog_cli.options import UsageError
 from oncelog_cli.record_text import value_line
-from support.cluster import Cluster, all_marked
+from support.cluster import Cluster
+from support.hand_producer import all_marked
 from support.shell import oncelog, start
 
 HOUR_MS = 3_600_000

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.shell import oncelog
 
 pytestmark = pytest.mark.asyncio

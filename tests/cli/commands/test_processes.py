@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.shell import COMMAND, environment
 
 

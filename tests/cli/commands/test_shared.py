@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 
 from oncelog import Producer
-from support.cluster import Cluster, all_marked
+from support.cluster import Cluster
+from support.hand_producer import all_marked
 from support.shell import Shown, oncelog
 
 pytestmark = pytest.mark.asyncio

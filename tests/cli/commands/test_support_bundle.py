@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from oncelog_cli.bundle import MANIFEST
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.shell import oncelog
 
 pytestmark = pytest.mark.asyncio

@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 
 from oncelog_protocol.messages.groups import FindCoordinatorRequest
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.shell import oncelog
 from support.waiting import eventually
 

@@ -23,7 +23,8 @@ from oncelog_protocol.messages.transactions import TxnTopic
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.types import Acks, TopicPartition
 from support.admin_cluster import AdminCluster, KnownTransaction
-from support.cluster import Cluster, all_marked
+from support.cluster import Cluster
+from support.hand_producer import all_marked
 from support.shell import Shown, oncelog
 
 pytestmark = pytest.mark.asyncio

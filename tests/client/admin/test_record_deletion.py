@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from oncelog import Admin, Consumer, TopicPartition
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio

@@ -16,7 +16,8 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages.admin import DescribeLogDirsRequest
 from oncelog_protocol.types import TopicPartition
-from support.cluster import Cluster, produce
+from support.cluster import Cluster
+from support.hand_records import produce
 from support.server import DenyAll, answer
 
 
