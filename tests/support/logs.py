@@ -29,6 +29,7 @@ __all__ = [
     "SMALL",
     "TP",
     "batch",
+    "catch_up",
     "fill",
     "follower_batches",
     "make_log",
@@ -212,3 +213,10 @@ def offsets_in(data: Buffer) -> list[int]:
         position, header = found[-1]
         assert position + header.size_bytes == len(data)
     return [header.base_offset for _, header in found]
+
+
+def catch_up(log: PartitionLog, leader: PartitionLog) -> None:
+    """Append, as a follower, what the leader has more."""
+    while log.log_end_offset < leader.log_end_offset:
+        data = leader.read(log.log_end_offset, 700, upto=leader.log_end_offset)
+        log.append_as_follower(memoryview(bytearray(data)))

@@ -12,12 +12,14 @@ import msgpack
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
 from oncelog_broker.server.listener import Listener
+from oncelog_broker.server.metadata_image import MetadataImage, TopicImage
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.request import ConnectionState, RequestContext, Respond
 from oncelog_broker.server.request_dispatcher import RequestDispatcher
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
@@ -33,9 +35,22 @@ __all__ = [
     "ServerUnderTest",
     "answer",
     "frame",
+    "image_of_two_topics",
     "make_context",
     "request_head",
 ]
+
+
+def image_of_two_topics() -> MetadataImage:
+    """Return an image with topics t (partitions 0 and 1) and secret (0)."""
+    made = MetadataImage("cluster")
+    for topic, count in (("t", 2), ("secret", 1)):
+        orders = {
+            n: LeaderAndIsrPartition(topic, topic, n, 1, 0, [1], 0, [1], False)
+            for n in range(count)
+        }
+        made.topics[topic] = TopicImage(topic, topic, orders)
+    return made
 
 
 def request_head(

@@ -28,6 +28,7 @@ from support.logs import (
     SMALL,
     TP,
     batch,
+    catch_up,
     make_log,
     make_log_dir,
     reload_log,
@@ -67,13 +68,6 @@ def state_of(log: PartitionLog) -> dict[int, tuple[int, list[tuple[int, ...]]]]:
         producer_id: (entry.epoch, [each[:4] for each in entry.batches])
         for producer_id, entry in log.producers.state.producers.items()
     }
-
-
-def copy(log: PartitionLog, leader: PartitionLog) -> None:
-    """Append, as a follower, what the leader has more."""
-    while log.log_end_offset < leader.log_end_offset:
-        data = leader.read(log.log_end_offset, 700, upto=leader.log_end_offset)
-        log.append_as_follower(memoryview(bytearray(data)))
 
 
 def test_a_repeat_is_answered_and_not_appended() -> None:
@@ -132,7 +126,7 @@ def test_a_follower_knows_what_its_leader_knows() -> None:
     draw = random.Random(5)
     for _ in range(60):
         draw.choice(producers).write(leader, 1)
-    copy(follower, leader)
+    catch_up(follower, leader)
     assert state_of(follower) == state_of(leader)
     for producer in producers:
         again = follower.append_as_leader(producer.again(-1), 1)
@@ -286,7 +280,7 @@ def test_a_follower_takes_whatever_its_leader_has_taken() -> None:
     follower = make_log(files, log_dir=make_log_dir(files, producer_ids_max=1))
     for producer_id in range(5):
         Producer(producer_id).write(leader, 1)
-    copy(follower, leader)
+    catch_up(follower, leader)
     assert sorted(state_of(follower)) == list(range(5))
 
 
@@ -341,7 +335,7 @@ def test_a_follower_that_does_not_listen_knows_nobody() -> None:
     follower.producers._state = without("followers_know_producers").producer_state()
     producer = Producer()
     producer.write(leader, 3)
-    copy(follower, leader)
+    catch_up(follower, leader)
     assert state_of(follower) == {}
     assert "not known" in follower.producers.contradiction()
     assert not follower.append_as_leader(producer.again(-1), 1).repeated

@@ -24,7 +24,7 @@ from oncelog_protocol.messages.transaction_admin import DescribedProducer
 from oncelog_protocol.records.batch import CONTROL_BIT, HEADER, identify, parse_header
 from oncelog_protocol.records.control import ControlType, decode_marker
 from oncelog_testing.memory.files import MemoryFiles
-from support.logs import NOW_MS, SMALL, batch, make_log, reload_log, sync, topic_config
+from support.logs import NOW_MS, SMALL, batch, catch_up, make_log, reload_log, sync, topic_config
 from support.transactional_logs import (
     TxnProducer,
     append_txn,
@@ -35,16 +35,9 @@ from support.transactional_logs import (
 from unsafe.log import without
 
 
-def copy(log: PartitionLog, leader: PartitionLog) -> None:
-    """Append, as a follower, what the leader has more."""
-    while log.log_end_offset < leader.log_end_offset:
-        data = leader.read(log.log_end_offset, 700, upto=leader.log_end_offset)
-        log.append_as_follower(memoryview(bytearray(data)))
-
-
 def follower_of(leader: PartitionLog) -> PartitionLog:
     log = make_log(MemoryFiles(), leader.config)
-    copy(log, leader)
+    catch_up(log, leader)
     return log
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from oncelog_broker.server.authorizer import GROUP, READ, TOPIC
 from oncelog_broker.server.handlers.offset_commit import OffsetCommitHandler
-from oncelog_broker.server.metadata_image import MetadataImage, TopicImage
 from oncelog_protocol.errors import (
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
@@ -18,31 +17,18 @@ from oncelog_protocol.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
-from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from support.group_world import GroupWorld
-from support.server import Only, answer
+from support.server import Only, answer, image_of_two_topics
 
 FORBIDDEN = TopicAuthorizationFailedError.code
 UNKNOWN = UnknownTopicOrPartitionError.code
-
-
-def image() -> MetadataImage:
-    """Return one with topics t (partitions 0 and 1) and secret (0)."""
-    made = MetadataImage("cluster")
-    for topic, count in (("t", 2), ("secret", 1)):
-        orders = {
-            n: LeaderAndIsrPartition(topic, topic, n, 1, 0, [1], 0, [1], False)
-            for n in range(count)
-        }
-        made.topics[topic] = TopicImage(topic, topic, orders)
-    return made
 
 
 def handler(world: GroupWorld) -> OffsetCommitHandler:
     allowed = Only(
         (READ, GROUP, "g"), (READ, TOPIC, "t"), (READ, TOPIC, "missing"), (READ, TOPIC, "u")
     )
-    return OffsetCommitHandler(world.groups, allowed, image())
+    return OffsetCommitHandler(world.groups, allowed, image_of_two_topics())
 
 
 def request(*topics: tuple[str, list[int]], member_id: str = "") -> OffsetCommitRequest:
@@ -61,7 +47,9 @@ def request(*topics: tuple[str, list[int]], member_id: str = "") -> OffsetCommit
 def test_it_needs_read_on_the_group() -> None:
     world = GroupWorld()
     with pytest.raises(GroupAuthorizationFailedError):
-        answer(OffsetCommitHandler(world.groups, Only(), image()), request(("t", [0])))
+        answer(
+            OffsetCommitHandler(world.groups, Only(), image_of_two_topics()), request(("t", [0]))
+        )
     assert not world.log
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from oncelog_broker.server.authorizer import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from oncelog_broker.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
-from oncelog_broker.server.metadata_image import MetadataImage, TopicImage
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import (
     GroupAuthorizationFailedError,
@@ -18,7 +17,6 @@ from oncelog_protocol.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.messages.transactions import (
     TxnOffsetCommitPartition,
     TxnOffsetCommitRequest,
@@ -26,7 +24,7 @@ from oncelog_protocol.messages.transactions import (
 )
 from oncelog_protocol.types import TopicPartition
 from support.group_world import GroupWorld
-from support.server import Only, answer
+from support.server import Only, answer, image_of_two_topics
 
 FORBIDDEN = TopicAuthorizationFailedError.code
 UNKNOWN = UnknownTopicOrPartitionError.code
@@ -54,24 +52,12 @@ class Coordinator:
         callback(self.code)
 
 
-def image() -> MetadataImage:
-    """Return one with topics t (partitions 0 and 1) and secret (0)."""
-    made = MetadataImage("cluster")
-    for topic, count in (("t", 2), ("secret", 1)):
-        orders = {
-            n: LeaderAndIsrPartition(topic, topic, n, 1, 0, [1], 0, [1], False)
-            for n in range(count)
-        }
-        made.topics[topic] = TopicImage(topic, topic, orders)
-    return made
-
-
 def handler(
     world: GroupWorld, coordinator: Coordinator, *allowed: tuple[str, str, str]
 ) -> TxnOffsetCommitHandler:
     if not allowed:
         allowed = (TXN_ID, THE_GROUP, (READ, TOPIC, "t"), (READ, TOPIC, "missing"))
-    return TxnOffsetCommitHandler(world.groups, Only(*allowed), image(), coordinator)
+    return TxnOffsetCommitHandler(world.groups, Only(*allowed), image_of_two_topics(), coordinator)
 
 
 def request(*topics: tuple[str, list[int]], producer_id: int = 7) -> TxnOffsetCommitRequest:
