@@ -77,7 +77,6 @@ def known_everywhere(cluster: Cluster, topic: str) -> bool:
     return all(topic in broker.image.topics for broker in cluster.brokers.values())
 
 
-@pytest.mark.asyncio
 async def test_one_broker_from_empty_directory_to_records_read_back(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         await cluster.create_topic("t", partitions=2)
@@ -94,7 +93,6 @@ async def test_one_broker_from_empty_directory_to_records_read_back(tmp_path: Pa
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_records_outlive_a_clean_stop(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         await cluster.create_topic("t")
@@ -115,7 +113,6 @@ async def test_records_outlive_a_clean_stop(tmp_path: Path) -> None:
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_three_brokers_replicate_and_survive_each_stop(tmp_path: Path) -> None:
     """A rolling restart: what was acknowledged stays, leadership moves before a broker goes."""
     async with Cluster(tmp_path, 3) as cluster:
@@ -138,7 +135,6 @@ async def test_three_brokers_replicate_and_survive_each_stop(tmp_path: Path) -> 
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_a_leader_that_dies_is_replaced_without_waiting_for_its_session(
     tmp_path: Path,
 ) -> None:
@@ -162,7 +158,6 @@ async def test_a_leader_that_dies_is_replaced_without_waiting_for_its_session(
             await cluster.converged()
 
 
-@pytest.mark.asyncio
 async def test_a_leader_whose_directory_fails_hands_over_and_keeps_its_other_replicas(
     tmp_path: Path,
 ) -> None:
@@ -194,7 +189,6 @@ async def test_a_leader_whose_directory_fails_hands_over_and_keeps_its_other_rep
         assert answer.error_code == 0
 
 
-@pytest.mark.asyncio
 async def test_a_leader_that_contradicts_itself_hands_over_that_partition_only(
     tmp_path: Path,
 ) -> None:
@@ -214,7 +208,6 @@ async def test_a_leader_that_contradicts_itself_hands_over_that_partition_only(
         assert not victim.failed.done()
 
 
-@pytest.mark.asyncio
 async def test_a_leader_with_rot_hands_over_and_is_fetched_again(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 3) as cluster:
         await cluster.create_topic("t", replication_factor=3)
@@ -230,7 +223,6 @@ async def test_a_leader_with_rot_hands_over_and_is_fetched_again(tmp_path: Path)
         assert (partition.log.log_end_offset, partition.log.damage) == (1, "")
 
 
-@pytest.mark.asyncio
 async def test_an_expired_session_is_replaced_while_the_broker_goes_on_serving(
     tmp_path: Path,
 ) -> None:
@@ -252,7 +244,6 @@ async def test_an_expired_session_is_replaced_while_the_broker_goes_on_serving(
         assert not broker.failed.done()
 
 
-@pytest.mark.asyncio
 async def test_a_broker_that_crashed_removes_its_own_registration(tmp_path: Path) -> None:
     """It remembers its session; nobody has to wait for that to expire."""
     async with Cluster(tmp_path, 1, zookeeper_session_timeout_ms=60_000) as cluster:
@@ -264,7 +255,6 @@ async def test_a_broker_that_crashed_removes_its_own_registration(tmp_path: Path
             await cluster.start_broker(1)
 
 
-@pytest.mark.asyncio
 async def test_admin_requests_reach_the_controller(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 2) as cluster:
         await cluster.create_topic("t", replication_factor=2, retention_ms=5000)
@@ -320,7 +310,6 @@ async def test_admin_requests_reach_the_controller(tmp_path: Path) -> None:
             await eventually(partial(has_nothing, broker))
 
 
-@pytest.mark.asyncio
 async def test_a_topic_deleted_and_made_again_begins_empty(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 2) as cluster:
         for n in range(3):
@@ -333,7 +322,6 @@ async def test_a_topic_deleted_and_made_again_begins_empty(tmp_path: Path) -> No
             await cluster.call(cluster.controller.broker_id, DeleteTopicsRequest(["t"], 5000))
 
 
-@pytest.mark.asyncio
 async def test_metadata_names_the_asking_listener(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 2) as cluster:
         for listener in ("internal", "external"):
@@ -344,7 +332,6 @@ async def test_metadata_names_the_asking_listener(tmp_path: Path) -> None:
             assert answer.topics == []
 
 
-@pytest.mark.asyncio
 async def test_topics_are_created_on_demand_where_that_is_allowed(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 2, auto_create_topics_enable=True, num_partitions=2) as cluster:
         for broker_id in cluster.brokers:
@@ -356,7 +343,6 @@ async def test_topics_are_created_on_demand_where_that_is_allowed(tmp_path: Path
             assert len(cluster.brokers[1].image.topics[name].partitions) == 2
 
 
-@pytest.mark.asyncio
 async def test_who_is_not_leader_says_so(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 2) as cluster:
         await cluster.create_topic("t", replication_factor=1)
@@ -388,7 +374,6 @@ NAMES = [
 ]
 
 
-@pytest.mark.asyncio
 async def test_names_that_must_not_become_topics(tmp_path: Path) -> None:
     """Create, delete, grow, alter, describe, produce and ask: an error each, nothing made."""
     async with Cluster(tmp_path, 1, auto_create_topics_enable=True) as cluster:
@@ -424,7 +409,6 @@ async def _refused_everywhere(channel: RequestChannel, line: str, name: str) -> 
     assert (await produce(channel, name, 0, [b"x"])).error_code in (invalid, 3), line
 
 
-@pytest.mark.asyncio
 async def test_collisions_partitions_and_traversal(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         await cluster.create_topic("a.b")
@@ -447,7 +431,6 @@ async def test_collisions_partitions_and_traversal(tmp_path: Path) -> None:
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_unacknowledged_produce_is_not_answered(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         await cluster.create_topic("t")
@@ -460,7 +443,6 @@ async def test_unacknowledged_produce_is_not_answered(tmp_path: Path) -> None:
 # -- what keeps a broker from starting ----------------------------------------------------------
 
 
-@pytest.mark.asyncio
 async def test_a_port_in_use_is_named_and_nothing_is_created(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -476,7 +458,6 @@ async def test_a_port_in_use_is_named_and_nothing_is_created(tmp_path: Path) -> 
     assert cluster.zookeeper.sessions() == []
 
 
-@pytest.mark.asyncio
 async def test_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         other_dir = str(tmp_path / "broker-1")
@@ -486,7 +467,6 @@ async def test_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
             await cluster.make_broker(1, listeners=[ListenerConfig(name="internal")]).start()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 2):
         pass
@@ -496,7 +476,6 @@ async def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None
         assert 1 in other.brokers
 
 
-@pytest.mark.asyncio
 async def test_a_new_metadata_store_takes_the_cluster_id_of_the_data(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         cluster_id = cluster.brokers[1].image.cluster_id
@@ -505,7 +484,6 @@ async def test_a_new_metadata_store_takes_the_cluster_id_of_the_data(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["file", "below a file", "foreign"])
-@pytest.mark.asyncio
 async def test_paths_that_cannot_be_log_directories(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "place"
     if kind == "foreign":
@@ -519,7 +497,6 @@ async def test_paths_that_cannot_be_log_directories(tmp_path: Path, kind: str) -
     assert names_below(tmp_path) in (["place"], ["holiday.jpg", "place"])
 
 
-@pytest.mark.asyncio
 async def test_two_brokers_of_one_id(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         with pytest.raises(ConfigError, match="broker_id: broker id 1 is registered by another"):
@@ -530,7 +507,6 @@ async def test_two_brokers_of_one_id(tmp_path: Path) -> None:
             ).start()
 
 
-@pytest.mark.asyncio
 async def test_without_a_metadata_store_the_start_fails_and_leaves_nothing_open(
     tmp_path: Path,
 ) -> None:

@@ -111,7 +111,6 @@ async def send(
     return answer
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("every", range(1, 7))
 async def test_answers_are_lost(tmp_path: Path, every: int) -> None:
     """[K1]: every k-th acknowledgement is dropped, five requests in flight."""
@@ -133,7 +132,6 @@ async def test_answers_are_lost(tmp_path: Path, every: int) -> None:
         assert known == sorted(set(known))
 
 
-@pytest.mark.asyncio
 async def test_the_leader_dies_between_append_and_answer(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 3) as cluster:
         await cluster.create_topic("t", replication_factor=3, min_insync_replicas=2)
@@ -151,7 +149,6 @@ async def test_the_leader_dies_between_append_and_answer(tmp_path: Path) -> None
         assert offsets == list(range(1, 40))
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("clean", [True, False])
 async def test_a_retry_after_a_restart_finds_its_first_offset(tmp_path: Path, clean: bool) -> None:
     async with Cluster(tmp_path, 1) as cluster:
@@ -178,7 +175,6 @@ async def test_a_retry_after_a_restart_finds_its_first_offset(tmp_path: Path, cl
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_refusals_are_told_and_do_not_fill_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -197,7 +193,6 @@ async def test_refusals_are_told_and_do_not_fill_the_log(
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_every_producer_gets_an_id_of_its_own_from_any_broker(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 3) as cluster:
         answers = await asyncio.gather(
@@ -212,7 +207,6 @@ async def test_every_producer_gets_an_id_of_its_own_from_any_broker(tmp_path: Pa
         assert foreign.error_code == ClusterAuthorizationFailedError.code
 
 
-@pytest.mark.asyncio
 async def test_new_producers_begin_while_the_metadata_store_is_silent(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 3) as cluster:
         brokers = list(cluster.brokers.values())
@@ -226,7 +220,6 @@ async def test_new_producers_begin_while_the_metadata_store_is_silent(tmp_path: 
         assert len({answer.producer_id for answer in answers}) == 3
 
 
-@pytest.mark.asyncio
 async def test_producers_write_on_while_the_controller_moves(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 3) as cluster:
         await cluster.create_topic("t", replication_factor=3, min_insync_replicas=2)

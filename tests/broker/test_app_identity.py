@@ -20,8 +20,6 @@ from support.waiting import eventually
 
 PRECIOUS = TopicPartition("precious", 0)
 
-pytestmark = pytest.mark.asyncio
-
 
 def listeners(broker: Broker, **advertised: int) -> dict[str, Any]:
     """Return the listeners as they are, with other advertised ports for those that are named."""

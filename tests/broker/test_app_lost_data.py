@@ -79,7 +79,6 @@ async def alone(cluster: Cluster) -> int:
     return last
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("trusting", [False, True], ids=["safe", "trusting"])
 async def test_the_last_replica_standing_comes_back_with_an_empty_disk(
     tmp_path: Path, trusting: bool
@@ -113,7 +112,6 @@ async def test_the_last_replica_standing_comes_back_with_an_empty_disk(
         assert state(cluster).unclean_epoch == -1
 
 
-@pytest.mark.asyncio
 async def test_a_power_cut_under_flush_interval_is_owned_up_to(tmp_path: Path) -> None:
     files = Machines()
     async with Cluster(tmp_path, 2, files=files) as cluster:
@@ -140,7 +138,6 @@ async def test_a_power_cut_under_flush_interval_is_owned_up_to(tmp_path: Path) -
         assert await send(cluster, b"b") == 0
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("flush", "boot"), [("interval", "first"), ("commit", "second")], ids=["kill", "power cut"]
 )
@@ -166,7 +163,6 @@ async def test_all_are_gone_at_once_and_nothing_is_lost(
         assert all(claim(cluster, b).loss is DataLoss.NONE for b in (1, 2, 3))
 
 
-@pytest.mark.asyncio
 async def test_the_partitions_on_sound_disks_are_led_when_one_was_replaced(tmp_path: Path) -> None:
     """The only replica of half of the partitions is gone; the others are as they were."""
     disks = [tmp_path / "disk-a", tmp_path / "disk-b"]
@@ -196,7 +192,6 @@ async def test_the_partitions_on_sound_disks_are_led_when_one_was_replaced(tmp_p
         channel.close()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("disks", [1, 2])
 async def test_what_a_directory_may_have_lost_is_noted_as_soon_as_it_fails(
     tmp_path: Path, disks: int
@@ -217,7 +212,6 @@ async def test_what_a_directory_may_have_lost_is_noted_as_soon_as_it_fails(
         assert noted == {failed.directory_id: True}
 
 
-@pytest.mark.asyncio
 async def test_an_expired_session_costs_no_trust(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         await cluster.create_topic("t", flush="interval")

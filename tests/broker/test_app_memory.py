@@ -18,8 +18,6 @@ from support.hand_records import fetch_values, produce
 from support.server import HELLO, frame, request_head
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 MIB = 1024 * 1024
 POOL_BYTES = 32 * MIB
 BATCH_BYTES = 900_000

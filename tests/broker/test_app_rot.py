@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from oncelog import Consumer
 from oncelog_protocol.types import TopicPartition
 from support.cluster import Cluster
@@ -23,7 +21,6 @@ def flip(cluster: Cluster, broker_id: int, topic: str, at: float) -> None:
     path.write_bytes(bytes(data))
 
 
-@pytest.mark.asyncio
 async def test_rot_on_a_leader_ends_its_leadership_and_no_reader_hears_of_it(
     tmp_path: Path,
 ) -> None:

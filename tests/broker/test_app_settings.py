@@ -47,7 +47,6 @@ def lives_as_it_was_started(broker: Broker) -> bool:
     )
 
 
-@pytest.mark.asyncio
 async def test_set_for_all_survived_by_all_and_taken_back(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 3) as cluster:
         await cluster.create_topic("t", replication_factor=3)
@@ -88,7 +87,6 @@ async def test_set_for_all_survived_by_all_and_taken_back(tmp_path: Path) -> Non
             )
 
 
-@pytest.mark.asyncio
 async def test_a_default_of_topics_counts_at_once_for_who_writes(tmp_path: Path) -> None:
     """When min_insync_replicas of all topics that do not say is raised, writes are refused; lowered
     again, they go on."""
@@ -109,7 +107,6 @@ async def test_a_default_of_topics_counts_at_once_for_who_writes(tmp_path: Path)
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_set_for_one_and_refused(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 2) as cluster, Admin(cluster.bootstrap) as admin:
         one, two = cluster.brokers[1], cluster.brokers[2]

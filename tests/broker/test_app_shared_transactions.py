@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pytest_asyncio
 
 from oncelog_protocol.coordinators import TRANSACTION_TOPIC, coordinator_partition
@@ -34,8 +33,6 @@ from oncelog_protocol.types import TopicPartition
 from support.cluster import Cluster
 from support.hand_producer import HandProducer, call_coordinator, end_offset, read
 from support.waiting import eventually
-
-pytestmark = pytest.mark.asyncio
 
 SETTINGS: dict[str, Any] = {"transaction_state_log_num_partitions": 3, "min_insync_replicas": 2}
 NAME = "job"

@@ -23,8 +23,6 @@ from support.cluster import Cluster
 from support.hand_producer import HandProducer, all_marked, committed_offset, read
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 SETTINGS: dict[str, Any] = {
     "transaction_state_log_num_partitions": 1,
     "offsets_topic_num_partitions": 1,

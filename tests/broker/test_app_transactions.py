@@ -46,8 +46,6 @@ from support.hand_producer import (
 )
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 SETTINGS: dict[str, Any] = {
     "offsets_topic_num_partitions": 3,
     "transaction_state_log_num_partitions": 3,

@@ -44,7 +44,6 @@ def watch(wall: ManualClock, peers: SaidBefore, cluster: MetadataImage) -> Clock
     return watched
 
 
-@pytest.mark.asyncio
 async def test_who_has_replicas_counts_whether_it_is_up_or_not() -> None:
     wall, peers = ManualClock(NOW_MS + 10 * DAY_MS), SaidBefore()
     watched = watch(wall, peers, image(1, 2, 3))
@@ -56,7 +55,6 @@ async def test_who_has_replicas_counts_whether_it_is_up_or_not() -> None:
     assert watched._clock.expiry_ms() == NOW_MS
 
 
-@pytest.mark.asyncio
 async def test_before_the_cluster_is_known_nobody_counts_as_alone() -> None:
     wall, peers = ManualClock(NOW_MS + 10 * DAY_MS), SaidBefore()
     watched = watch(wall, peers, MetadataImage("c"))
@@ -72,7 +70,6 @@ async def test_before_the_cluster_is_known_nobody_counts_as_alone() -> None:
     assert watched._clock.latest_ms() == NOW_MS
 
 
-@pytest.mark.asyncio
 async def test_a_leap_is_told_and_asked_about_at_once(caplog: pytest.LogCaptureFixture) -> None:
     wall, peers = ManualClock(NOW_MS), SaidBefore(NOW_MS, NOW_MS)
     watched = watch(wall, peers, image(1, 2, 3))

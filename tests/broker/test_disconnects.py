@@ -142,7 +142,6 @@ async def client_stages(cluster: Cluster, leave: Leave) -> int:
 
 
 @pytest.mark.parametrize("leave", [leave_politely, leave_with_a_reset])
-@pytest.mark.asyncio
 async def test_no_stage_leaves_a_traceback(leave: Leave, tmp_path: Path, log: io.StringIO) -> None:
     async with Cluster(tmp_path, brokers=2, offsets_topic_num_partitions=1) as cluster:
         await cluster.create_topic("t", replication_factor=2)

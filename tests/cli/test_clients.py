@@ -162,7 +162,6 @@ def test_clients_are_made_with_them() -> None:
                 make("a:1")
 
 
-@pytest.mark.asyncio
 async def test_a_wrong_value_is_a_usage_error() -> None:
     shown = await oncelog("topics", "list", "-X", "request_timeout_ms=soon", bootstrap="a:1")
     assert (shown.code, shown.out) == (2, "")

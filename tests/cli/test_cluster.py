@@ -25,7 +25,6 @@ def test_it_is_looked_for_when_it_is_needed(
     assert NamedCluster("c:3").servers == "c:3"
 
 
-@pytest.mark.asyncio
 async def test_it_answers_a_question(tmp_path: Path) -> None:
     async with cluster.Cluster(tmp_path) as brokers:
         await brokers.create_topic("orders")

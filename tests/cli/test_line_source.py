@@ -11,8 +11,6 @@ import pytest
 from oncelog_cli import line_source
 from oncelog_cli.line_source import LineSource, LineTooLongError
 
-pytestmark = pytest.mark.asyncio
-
 
 async def lines_of(source: LineSource) -> list[bytes]:
     return [line async for chunk in source.chunks() for line in chunk]

@@ -106,7 +106,6 @@ def test_output_takes_the_format() -> None:
         ("oncelog top", ["topics"]),
     ],
 )
-@pytest.mark.asyncio
 async def test_the_shell_completes_topics(tmp_path: Path, typed: str, offered: list[str]) -> None:
     async with Cluster(tmp_path) as cluster:
         for name in ("orders", "orders-dead", "bills"):
@@ -122,7 +121,6 @@ async def test_the_shell_completes_topics(tmp_path: Path, typed: str, offered: l
         ("oncelog consume t --group m", ["mail"]),
     ],
 )
-@pytest.mark.asyncio
 async def test_the_shell_completes_groups(typed: str, offered: list[str]) -> None:
     async with AdminCluster() as cluster:
         cluster.known_groups = {name: KnownGroup(1) for name in ("mail", "billing", "billing-2")}
@@ -137,7 +135,6 @@ async def test_the_shell_completes_groups(typed: str, offered: list[str]) -> Non
         ("oncelog produce t --transactional-id n", ["nightly"]),
     ],
 )
-@pytest.mark.asyncio
 async def test_the_shell_completes_transactional_ids(typed: str, offered: list[str]) -> None:
     async with AdminCluster() as cluster:
         cluster.known_transactions = {
@@ -163,7 +160,6 @@ async def completed(typed: str, bootstrap: str) -> list[str]:
     return [line.partition(",")[2] for line in out.decode().split()]
 
 
-@pytest.mark.asyncio
 async def test_names_are_asked_for_once_in_a_few_seconds(bare_home: Path) -> None:
     async with AdminCluster() as cluster:
         cluster.create_topic("orders")

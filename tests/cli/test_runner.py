@@ -92,7 +92,6 @@ def test_nobody_answers(arguments: list[str], capsys: pytest.CaptureFixture[str]
     assert len(captured.err.splitlines()) == 1
 
 
-@pytest.mark.asyncio
 async def test_ctrl_c_ends_a_tail_without_a_traceback(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         await cluster.create_topic("t")
@@ -110,7 +109,6 @@ async def test_ctrl_c_ends_a_tail_without_a_traceback(tmp_path: Path) -> None:
         assert err == b""
 
 
-@pytest.mark.asyncio
 async def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_bytes(b"".join(b"%099d\n" % number for number in range(20_000)))

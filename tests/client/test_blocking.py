@@ -76,7 +76,6 @@ def test_deliveries_have_the_same_methods() -> None:
     assert set(members(oncelog.Delivery)) == set(members(blocking.Delivery))
 
 
-@pytest.mark.asyncio
 async def test_produce_and_consume() -> None:
     async with FakeCluster(2) as cluster:
 
@@ -123,7 +122,6 @@ async def test_produce_and_consume() -> None:
         await in_thread(work)
 
 
-@pytest.mark.asyncio
 async def test_a_seek_cuts_a_loop_short() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -148,7 +146,6 @@ async def test_a_seek_cuts_a_loop_short() -> None:
         await in_thread(work)
 
 
-@pytest.mark.asyncio
 async def test_a_member_of_a_group() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -192,7 +189,6 @@ async def test_a_member_of_a_group() -> None:
 # ---------------------------------------------------------------- transactions
 
 
-@pytest.mark.asyncio
 async def test_transactions() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 2)
@@ -232,7 +228,6 @@ async def test_transactions() -> None:
         assert not client_threads()
 
 
-@pytest.mark.asyncio
 async def test_a_transaction_with_a_consumer_that_lives_in_another_thread() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -275,7 +270,6 @@ async def test_a_transaction_with_a_consumer_that_lives_in_another_thread() -> N
         assert committed(cluster) == {TopicPartition("t", 0): 6}
 
 
-@pytest.mark.asyncio
 async def test_shared_transactions() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

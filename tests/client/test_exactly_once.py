@@ -95,7 +95,6 @@ async def read_all(bootstrap: str, count: int) -> list[int]:
         return seen
 
 
-@pytest.mark.asyncio
 @pytest.mark.slow
 async def test_copiers_come_and_go_and_a_broker_dies(tmp_path: Path) -> None:
     async with Cluster(tmp_path, brokers=3, **SETTINGS) as cluster:
@@ -128,7 +127,6 @@ async def test_copiers_come_and_go_and_a_broker_dies(tmp_path: Path) -> None:
         assert mine == sorted(mine), "order is kept"
 
 
-@pytest.mark.asyncio
 async def test_the_block_with_a_consumer(tmp_path: Path) -> None:
     """Every third block is left by an exception: what it read is read again."""
     async with Cluster(tmp_path, **SETTINGS) as cluster:
@@ -162,7 +160,6 @@ async def test_the_block_with_a_consumer(tmp_path: Path) -> None:
     assert sorted(seen) == list(range(COUNT))
 
 
-@pytest.mark.asyncio
 async def test_a_producer_dies_with_everything_sent_and_nothing_decided(tmp_path: Path) -> None:
     """Its offsets are not told and its records not read before its time is over (KIP-447); then it
     is as if it had never been. What others wrote behind it waits for that too."""

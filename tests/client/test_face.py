@@ -21,7 +21,6 @@ from support.fake_cluster import Action, FakeCluster
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 async def test_a_result_may_be_waited_for_a_while() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -39,7 +38,6 @@ async def test_a_result_may_be_waited_for_a_while() -> None:
         await in_thread(work)
 
 
-@pytest.mark.asyncio
 async def test_errors_and_ends() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -60,7 +58,6 @@ async def test_errors_and_ends() -> None:
     assert not client_threads()
 
 
-@pytest.mark.asyncio
 async def test_a_call_from_the_clients_own_thread_would_hang_and_is_refused() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -83,7 +80,6 @@ async def test_a_call_from_the_clients_own_thread_would_hang_and_is_refused() ->
         assert len(errors) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_dropped_producer_speaks_and_its_thread_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

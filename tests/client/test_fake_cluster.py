@@ -48,7 +48,6 @@ def fetch(offset: int, wait_ms: int = 0) -> FetchRequest:
 BATCH = encode_batch([b"a", b"b"], timestamps=0)
 
 
-@pytest.mark.asyncio
 async def test_what_is_produced_can_be_fetched() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -64,7 +63,6 @@ async def test_what_is_produced_can_be_fetched() -> None:
         await close(channel)
 
 
-@pytest.mark.asyncio
 async def test_a_long_poll_is_woken_by_data_or_by_time() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -78,7 +76,6 @@ async def test_a_long_poll_is_woken_by_data_or_by_time() -> None:
         await close(writer)
 
 
-@pytest.mark.asyncio
 async def test_only_the_leader_answers() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -96,7 +93,6 @@ async def test_only_the_leader_answers() -> None:
     ("action", "appended"),
     [(Action.ERROR, 0), (Action.ERROR_AFTER, 2), (Action.DROP_BEFORE, 0), (Action.DROP_AFTER, 2)],
 )
-@pytest.mark.asyncio
 async def test_rules(action: Action, appended: int) -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -113,7 +109,6 @@ async def test_rules(action: Action, appended: int) -> None:
         await close(channel)
 
 
-@pytest.mark.asyncio
 async def test_holding_and_stopping() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

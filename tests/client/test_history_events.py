@@ -141,7 +141,6 @@ def test_other_lines_are_refused(line: str) -> None:
         event_of(line)
 
 
-@pytest.mark.asyncio
 async def test_clients_record_themselves() -> None:
     stream = io.StringIO()
     sink = json_lines(stream)

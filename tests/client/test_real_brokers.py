@@ -13,7 +13,6 @@ from support.cluster import Cluster
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 async def test_produce_consume_and_administer(tmp_path: Path) -> None:
     async with Cluster(tmp_path, brokers=3) as cluster, Admin(cluster.bootstrap) as admin:
         topic = NewTopic("t", partitions=3, replication_factor=3)
@@ -40,7 +39,6 @@ async def test_produce_consume_and_administer(tmp_path: Path) -> None:
         (await admin.delete_topics(["t"])).raise_for_errors()
 
 
-@pytest.mark.asyncio
 async def test_a_leader_dies_under_load(tmp_path: Path) -> None:
     """Acknowledged records are all read back, in the order in which they were first written."""
     async with Cluster(tmp_path, brokers=3) as cluster:
@@ -76,7 +74,6 @@ async def test_a_leader_dies_under_load(tmp_path: Path) -> None:
         assert set(acknowledged) <= set(first_seen)
 
 
-@pytest.mark.asyncio
 async def test_reading_until_idle(tmp_path: Path) -> None:
     """It reads over markers and what was aborted too, in a group, and again when more has come."""
     async with Cluster(tmp_path, brokers=3) as cluster:
@@ -102,7 +99,6 @@ async def test_reading_until_idle(tmp_path: Path) -> None:
             assert [record.value async for record in consumer.until_idle(1)] == [b"later"]
 
 
-@pytest.mark.asyncio
 async def test_a_cluster_that_dies_while_clients_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

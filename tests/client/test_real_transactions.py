@@ -79,7 +79,6 @@ async def visible_are(cluster: Cluster, topic: str, *values: bytes) -> None:
     assert all(counted <= Counter(values) for counted in seen)
 
 
-@pytest.mark.asyncio
 async def test_a_life_with_transactions(tmp_path: Path) -> None:
     async with await cluster_of(tmp_path) as cluster:
         await cluster.create_topic("t", partitions=3, replication_factor=3)
@@ -102,7 +101,6 @@ async def test_a_life_with_transactions(tmp_path: Path) -> None:
             assert len(everything) == 12 * 8
 
 
-@pytest.mark.asyncio
 async def test_a_zombie_and_its_successor(tmp_path: Path) -> None:
     async with await cluster_of(tmp_path) as cluster:
         await cluster.create_topic("t", replication_factor=3)
@@ -119,7 +117,6 @@ async def test_a_zombie_and_its_successor(tmp_path: Path) -> None:
                     await zombie.begin_transaction()
 
 
-@pytest.mark.asyncio
 async def test_time_over_and_ends_that_come_late(tmp_path: Path) -> None:
     async with await cluster_of(tmp_path, 1) as cluster:
         await cluster.create_topic("t", partitions=2)
@@ -152,7 +149,6 @@ async def producer_coordinator(producer: Producer, key: str) -> FindCoordinatorR
     return answer
 
 
-@pytest.mark.asyncio
 async def test_a_coordinator_dies_again_and_again(tmp_path: Path) -> None:
     async with await cluster_of(tmp_path) as cluster:
         await cluster.create_topic("t", partitions=3, replication_factor=3, min_insync_replicas=2)
@@ -176,7 +172,6 @@ async def test_a_coordinator_dies_again_and_again(tmp_path: Path) -> None:
             await visible_are(cluster, "t", *expected)
 
 
-@pytest.mark.asyncio
 async def test_many_write_and_one_commits(tmp_path: Path) -> None:
     async with await cluster_of(tmp_path) as cluster:
         await cluster.create_topic("t", partitions=3, replication_factor=3)
@@ -213,7 +208,6 @@ async def test_many_write_and_one_commits(tmp_path: Path) -> None:
         await visible_are(cluster, "t", *[b"%d" % n for n in range(3)] * 3, b"second")
 
 
-@pytest.mark.asyncio
 async def test_a_copy_with_a_crash_in_the_middle(tmp_path: Path) -> None:
     async with await cluster_of(tmp_path) as cluster:
         await cluster.create_topic("in", partitions=2, replication_factor=3)
@@ -250,7 +244,6 @@ async def test_a_copy_with_a_crash_in_the_middle(tmp_path: Path) -> None:
         await visible_are(cluster, "out", *values)
 
 
-@pytest.mark.asyncio
 async def test_markers_catch_up_with_a_partition_that_was_down(tmp_path: Path) -> None:
     """A partition without a leader holds up its own markers only."""
     async with await cluster_of(tmp_path) as cluster:

@@ -136,7 +136,6 @@ async def committed_all(bootstrap: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.asyncio
 async def test_members_come_and_go_a_broker_dies_and_nothing_is_lost(tmp_path: Path) -> None:
     async with Cluster(tmp_path, brokers=3) as cluster:
         async with Admin(cluster.bootstrap) as admin:

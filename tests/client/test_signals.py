@@ -85,7 +85,6 @@ PROGRAMS = {"run": RUN, "loop": LOOP, "blocking run": BLOCKING_RUN, "blocking lo
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.asyncio
 async def test_a_signal_ends_the_program_with_everything_in_order(
     tmp_path: Path, name: str, number: signal.Signals
 ) -> None:
@@ -118,7 +117,6 @@ async def test_a_signal_ends_the_program_with_everything_in_order(
         assert offset == len(seen) if "run" in name else len(seen) - 1 <= offset <= len(seen)
 
 
-@pytest.mark.asyncio
 async def test_only_the_main_thread_may_ask_for_signals() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -133,7 +131,6 @@ async def test_only_the_main_thread_may_ask_for_signals() -> None:
         await in_thread(work)
 
 
-@pytest.mark.asyncio
 async def test_the_first_signal_gives_them_back() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     async with FakeCluster() as cluster:
@@ -150,7 +147,6 @@ async def test_the_first_signal_gives_them_back() -> None:
         assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-@pytest.mark.asyncio
 async def test_without_a_loop_the_handler_is_the_main_thread_s() -> None:
     came: list[int] = []
     before = signal.getsignal(signal.SIGTERM)

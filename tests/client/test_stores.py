@@ -91,7 +91,6 @@ def test_a_table_has_a_plain_name(name: str) -> None:
 # ---- reading on
 
 
-@pytest.mark.asyncio
 async def test_reading_begins_where_the_store_says() -> None:
     async with GroupCluster() as cluster:
         for partition in cluster.create_topic("t", 2):
@@ -196,7 +195,6 @@ async def life(consumer: Consumer, task: asyncio.Task[None]) -> bool:
     return isinstance(outcome, Crash)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("name", ["rows_by_offset", "offsets_in_the_store"])
 async def test_examples_with_a_crash_at_every_commit(
@@ -229,7 +227,6 @@ def check(path: Path, name: str, count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.asyncio
 @pytest.mark.parametrize("name", ["rows_by_offset", "offsets_in_the_store"])
 async def test_examples_killed_as_processes(tmp_path: Path, name: str) -> None:
     """kill -9 while records come in; what comes after goes on, and everything is there once."""
@@ -284,7 +281,6 @@ def read_through(path: Path, name: str, count: int) -> bool:
     return True
 
 
-@pytest.mark.asyncio
 async def test_two_readers_of_one_partition_do_not_count_twice(tmp_path: Path) -> None:
     """One takes itself for the owner though it is not: the store refuses it, and it reads on."""
     module = example("offsets_in_the_store")

@@ -45,7 +45,6 @@ async def defended(server: MemoryZooKeeper) -> AsyncIterator[tuple[MemoryMetadat
         await store.close()
 
 
-@pytest.mark.asyncio
 async def test_who_lives_objects_again_and_again() -> None:
     server = MemoryZooKeeper()
     accuser = await client(server)
@@ -58,7 +57,6 @@ async def test_who_lives_objects_again_and_again() -> None:
     await accuser.close()
 
 
-@pytest.mark.asyncio
 async def test_who_is_dead_is_silent_and_nothing_is_left() -> None:
     server = MemoryZooKeeper()
     accuser = await client(server)
@@ -67,7 +65,6 @@ async def test_who_is_dead_is_silent_and_nothing_is_left() -> None:
     await accuser.close()
 
 
-@pytest.mark.asyncio
 async def test_an_earlier_life_is_dead_although_there_is_a_new_one() -> None:
     server = MemoryZooKeeper()
     accuser = await client(server)
@@ -78,7 +75,6 @@ async def test_an_earlier_life_is_dead_although_there_is_a_new_one() -> None:
     await accuser.close()
 
 
-@pytest.mark.asyncio
 async def test_several_accuse_at_once() -> None:
     server = MemoryZooKeeper()
     accusers = [await client(server) for _ in range(3)]
@@ -91,7 +87,6 @@ async def test_several_accuse_at_once() -> None:
         await store.close()
 
 
-@pytest.mark.asyncio
 async def test_a_question_that_was_taken_back_is_in_nobodys_way() -> None:
     server = MemoryZooKeeper()
     accuser = await client(server)
@@ -105,7 +100,6 @@ async def test_a_question_that_was_taken_back_is_in_nobodys_way() -> None:
     await accuser.close()
 
 
-@pytest.mark.asyncio
 async def test_without_the_store_nobody_knows() -> None:
     server = MemoryZooKeeper()
     accuser = await client(server)
@@ -116,7 +110,6 @@ async def test_without_the_store_nobody_knows() -> None:
     await accuser.close()
 
 
-@pytest.mark.asyncio
 async def test_who_was_cut_off_from_the_store_objects_when_it_is_back() -> None:
     server = MemoryZooKeeper()
     accuser = await client(server)

@@ -100,7 +100,6 @@ def leader_epochs(broker: FakeBroker) -> list[int]:
     ]
 
 
-@pytest.mark.asyncio
 async def test_orders_arrive_in_turn_and_answers_are_reported() -> None:
     async with FakeBroker(1) as broker, gateway() as heard:
         heard.gateway.connect([life(broker)])
@@ -117,7 +116,6 @@ async def test_orders_arrive_in_turn_and_answers_are_reported() -> None:
         assert answered.response.partitions[0].topic == "a"
 
 
-@pytest.mark.asyncio
 async def test_what_waits_is_bundled() -> None:
     async with FakeBroker(1) as broker, gateway() as heard:
         heard.gateway.connect([life(broker)])
@@ -128,7 +126,6 @@ async def test_what_waits_is_bundled() -> None:
         assert broker.orders[0].partitions[0].leader_epoch == 49
 
 
-@pytest.mark.asyncio
 async def test_a_broker_that_does_not_answer_gets_few_and_then_bundles() -> None:
     async with FakeBroker(1) as broker, gateway() as heard:
         heard.gateway.connect([life(broker)])
@@ -143,7 +140,6 @@ async def test_a_broker_that_does_not_answer_gets_few_and_then_bundles() -> None
         assert len(leader_epochs(broker)) < 10
 
 
-@pytest.mark.asyncio
 async def test_an_order_whose_answer_was_lost_is_sent_again() -> None:
     async with FakeBroker(1) as broker, gateway() as heard:
         heard.gateway.connect([life(broker)])
@@ -158,7 +154,6 @@ async def test_an_order_whose_answer_was_lost_is_sent_again() -> None:
         assert taken == {"a": 2, "b": 1}
 
 
-@pytest.mark.asyncio
 async def test_an_order_without_answer_is_sent_again_on_a_new_connection() -> None:
     async with FakeBroker(1) as broker, gateway(order_timeout_ms=50) as heard:
         heard.gateway.connect([life(broker)])
@@ -171,7 +166,6 @@ async def test_an_order_without_answer_is_sent_again_on_a_new_connection() -> No
         assert not heard.of(BrokerSuspected)
 
 
-@pytest.mark.asyncio
 async def test_an_order_that_failed_is_sent_again_before_any_later_one() -> None:
     async with FakeBroker(1) as broker, gateway() as heard:
         failures = [BrokerNotAvailableError.code] * 3
@@ -184,7 +178,6 @@ async def test_an_order_that_failed_is_sent_again_before_any_later_one() -> None
         assert sorted(name.topic for name in broker.metadata) == ["a", "b"]
 
 
-@pytest.mark.asyncio
 async def test_a_stale_broker_epoch_is_not_retried() -> None:
     async with FakeBroker(1) as broker, gateway() as heard:
         broker.broker_epoch = 11
@@ -200,7 +193,6 @@ async def test_a_stale_broker_epoch_is_not_retried() -> None:
         assert not heard.fenced
 
 
-@pytest.mark.asyncio
 async def test_a_broker_that_knows_a_newer_controller_is_told_of() -> None:
     """Two orders are in flight, and both are refused. They are sent again until the term ends, or
     until the broker knows better."""
@@ -218,7 +210,6 @@ async def test_a_broker_that_knows_a_newer_controller_is_told_of() -> None:
 ORDERS = [LeaderAndIsrRequest, UpdateMetadataRequest]
 
 
-@pytest.mark.asyncio
 async def test_suspicion_and_clearing() -> None:
     async with FakeBroker(1) as broker, gateway() as heard:
         heard.gateway.connect([life(broker)])
@@ -233,7 +224,6 @@ async def test_suspicion_and_clearing() -> None:
         await eventually(lambda: leader_epochs(broker) == [1])
 
 
-@pytest.mark.asyncio
 async def test_a_broker_that_was_never_there_is_suspected_too() -> None:
     async with FakeBroker(1) as broker, gateway() as heard:
         await broker.die()
@@ -241,7 +231,6 @@ async def test_a_broker_that_was_never_there_is_suspected_too() -> None:
         await eventually(lambda: heard.of(BrokerSuspected))
 
 
-@pytest.mark.asyncio
 async def test_a_dead_broker_does_not_hold_up_the_others() -> None:
     async with FakeBroker(1) as dead, FakeBroker(2) as broker, gateway() as heard:
         await dead.die()
@@ -251,7 +240,6 @@ async def test_a_dead_broker_does_not_hold_up_the_others() -> None:
         await eventually(lambda: broker.replicas)
 
 
-@pytest.mark.asyncio
 async def test_brokers_that_left_are_dropped() -> None:
     async with FakeBroker(1) as one, FakeBroker(2) as two, gateway() as heard:
         heard.gateway.connect([life(one), life(two)])
@@ -277,7 +265,6 @@ def knows(broker: FakeBroker, partitions: int) -> bool:
     return len(broker.metadata) == partitions
 
 
-@pytest.mark.asyncio
 async def test_a_description_reaches_every_broker_in_slices() -> None:
     count = 9 * SLICE_PARTITIONS
     async with FakeBroker(1) as one, FakeBroker(2) as two, gateway() as heard:
@@ -292,7 +279,6 @@ async def test_a_description_reaches_every_broker_in_slices() -> None:
             assert [order.full for order in broker.orders] == [True] * 9 + [False] * 2
 
 
-@pytest.mark.asyncio
 async def test_a_description_that_broke_off_begins_anew() -> None:
     """The slices that were answered are in a broker's hands that may be another life's by now."""
     count = 20 * SLICE_PARTITIONS
@@ -309,7 +295,6 @@ async def test_a_description_that_broke_off_begins_anew() -> None:
         assert len(broker.orders) - firsts[1] == 20
 
 
-@pytest.mark.asyncio
 async def test_a_broker_of_an_older_release_gets_it_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UpdateMetadataRequest, "versions", (0, 1))
     async with FakeBroker(1) as broker, gateway() as heard:
@@ -319,7 +304,6 @@ async def test_a_broker_of_an_older_release_gets_it_in_one(monkeypatch: pytest.M
         assert len(broker.orders) == 1
 
 
-@pytest.mark.asyncio
 async def test_stops_travel_too() -> None:
     async with FakeBroker(1) as broker, gateway() as heard:
         heard.gateway.connect([life(broker)])

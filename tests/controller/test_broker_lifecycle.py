@@ -82,7 +82,6 @@ def registered(server: MemoryZooKeeper, broker_id: int = 1) -> Any:
     return None if data is None else znodes.decode_broker(broker_id, data, NodeStat(0, 5))
 
 
-@pytest.mark.asyncio
 async def test_registration_and_leave() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -98,7 +97,6 @@ async def test_registration_and_leave() -> None:
     await process.close()
 
 
-@pytest.mark.asyncio
 async def test_the_cluster_id_is_made_once() -> None:
     server = MemoryZooKeeper()
     first = await Process(server, 1, hint="a").start()
@@ -109,7 +107,6 @@ async def test_the_cluster_id_is_made_once() -> None:
     await second.close()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("lost", ["reply", "request"])
 async def test_lost_replies_are_found_out_by_reading(lost: str) -> None:
     server = MemoryZooKeeper()
@@ -122,7 +119,6 @@ async def test_lost_replies_are_found_out_by_reading(lost: str) -> None:
     await process.close()
 
 
-@pytest.mark.asyncio
 async def test_a_lost_reply_for_the_cluster_id() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -132,7 +128,6 @@ async def test_a_lost_reply_for_the_cluster_id() -> None:
     await process.close()
 
 
-@pytest.mark.asyncio
 async def test_a_restarted_broker_removes_its_own_old_registration() -> None:
     server = MemoryZooKeeper()
     old = await Process(server).start()
@@ -144,7 +139,6 @@ async def test_a_restarted_broker_removes_its_own_old_registration() -> None:
     await new.close()
 
 
-@pytest.mark.asyncio
 async def test_the_registration_of_anybody_else_is_fatal() -> None:
     server = MemoryZooKeeper()
     other = await Process(server).start()
@@ -158,7 +152,6 @@ async def test_the_registration_of_anybody_else_is_fatal() -> None:
     await other.close()
 
 
-@pytest.mark.asyncio
 async def test_after_expiry_it_registers_again_with_a_new_epoch() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -174,7 +167,6 @@ async def test_after_expiry_it_registers_again_with_a_new_epoch() -> None:
     await process.close()
 
 
-@pytest.mark.asyncio
 async def test_a_registration_of_its_expired_session_that_lingers_goes() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -185,7 +177,6 @@ async def test_a_registration_of_its_expired_session_that_lingers_goes() -> None
     await process.close()
 
 
-@pytest.mark.asyncio
 async def test_a_short_disconnection_changes_nothing() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -198,7 +189,6 @@ async def test_a_short_disconnection_changes_nothing() -> None:
     await process.close()
 
 
-@pytest.mark.asyncio
 async def test_registering_waits_for_contact() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -207,7 +197,6 @@ async def test_registering_waits_for_contact() -> None:
     await process.close()
 
 
-@pytest.mark.asyncio
 async def test_a_registration_that_vanishes_is_made_again() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -221,7 +210,6 @@ async def test_a_registration_that_vanishes_is_made_again() -> None:
     await janitor.close()
 
 
-@pytest.mark.asyncio
 async def test_who_was_replaced_by_another_process_has_to_stop() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -235,7 +223,6 @@ async def test_who_was_replaced_by_another_process_has_to_stop() -> None:
     await twin.close()
 
 
-@pytest.mark.asyncio
 async def test_leaving_without_contact_leaves_it_to_the_session() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -246,7 +233,6 @@ async def test_leaving_without_contact_leaves_it_to_the_session() -> None:
     await process.close()
 
 
-@pytest.mark.asyncio
 async def test_a_failed_directory_is_reported_once_and_in_spite_of_a_lost_contact() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -258,7 +244,6 @@ async def test_a_failed_directory_is_reported_once_and_in_spite_of_a_lost_contac
     await process.close()
 
 
-@pytest.mark.asyncio
 async def test_what_a_directory_may_have_lost_is_told_to_the_next_registration() -> None:
     server = MemoryZooKeeper()
     process = await Process(server).start()
@@ -275,7 +260,6 @@ async def test_what_a_directory_may_have_lost_is_told_to_the_next_registration()
     await successor.close()
 
 
-@pytest.mark.asyncio
 async def test_a_session_that_ended_before_the_first_registration_is_replaced() -> None:
     """Logs are recovered in between, which may take longer than a session lasts."""
     server = MemoryZooKeeper()
@@ -300,7 +284,6 @@ class Address:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
-@pytest.mark.asyncio
 async def test_a_copy_of_a_directory_deposes_nobody_who_answers() -> None:
     server = MemoryZooKeeper()
     original = await Process(server).start()
@@ -322,7 +305,6 @@ async def test_a_copy_of_a_directory_deposes_nobody_who_answers() -> None:
     await original.close()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("answer", [Life.GONE, Life.OTHER])
 async def test_a_life_that_is_over_is_taken_over_at_once(answer: Life) -> None:
     server = MemoryZooKeeper()
@@ -337,7 +319,6 @@ async def test_a_life_that_is_over_is_taken_over_at_once(answer: Life) -> None:
     await new.close()
 
 
-@pytest.mark.asyncio
 async def test_silence_is_waited_out_until_the_session_ends() -> None:
     server = MemoryZooKeeper()
     old = await Process(server).start()
@@ -354,7 +335,6 @@ async def test_silence_is_waited_out_until_the_session_ends() -> None:
     await new.close()
 
 
-@pytest.mark.asyncio
 async def test_who_was_silent_and_then_is_refused_is_taken_over() -> None:
     server = MemoryZooKeeper()
     old = await Process(server).start()
@@ -367,7 +347,6 @@ async def test_who_was_silent_and_then_is_refused_is_taken_over() -> None:
     await new.close()
 
 
-@pytest.mark.asyncio
 async def test_a_silent_process_whose_session_lives_on_is_not_deposed() -> None:
     server = MemoryZooKeeper()
     silent = await Process(server).start()
@@ -383,7 +362,6 @@ async def test_a_silent_process_whose_session_lives_on_is_not_deposed() -> None:
     await silent.close()
 
 
-@pytest.mark.asyncio
 async def test_a_process_that_has_just_registered_may_not_know_its_epoch_yet() -> None:
     server = MemoryZooKeeper()
     original = await Process(server).start()
@@ -399,7 +377,6 @@ async def test_a_process_that_has_just_registered_may_not_know_its_epoch_yet() -
     await original.close()
 
 
-@pytest.mark.asyncio
 async def test_a_session_of_this_life_is_its_own_without_asking() -> None:
     server = MemoryZooKeeper()
     address = Address(Life.HERE)

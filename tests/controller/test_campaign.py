@@ -26,7 +26,6 @@ async def client(server: MemoryZooKeeper) -> MemoryMetadataStore:
     return store
 
 
-@pytest.mark.asyncio
 async def test_the_first_controller_has_epoch_one() -> None:
     server = MemoryZooKeeper()
     store = await client(server)
@@ -35,7 +34,6 @@ async def test_the_first_controller_has_epoch_one() -> None:
     assert znodes.decode_epoch(server.data(znodes.CONTROLLER_EPOCH) or b"") == 1
 
 
-@pytest.mark.asyncio
 async def test_of_five_exactly_one_wins_each_epoch() -> None:
     server = MemoryZooKeeper()
     stores = {broker_id: await client(server) for broker_id in range(1, 6)}
@@ -51,7 +49,6 @@ async def test_of_five_exactly_one_wins_each_epoch() -> None:
         await stores.pop(winner).close()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("lost", ["reply", "request"])
 async def test_a_lost_election_reply_is_found_out_by_reading(lost: str) -> None:
     server = MemoryZooKeeper()
@@ -66,7 +63,6 @@ async def test_a_lost_election_reply_is_found_out_by_reading(lost: str) -> None:
     assert await campaign.run(ignore) == Won(5, 1)
 
 
-@pytest.mark.asyncio
 async def test_the_watch_tells_of_the_end() -> None:
     server = MemoryZooKeeper()
     first, second = await client(server), await client(server)
@@ -81,7 +77,6 @@ async def test_the_watch_tells_of_the_end() -> None:
     assert await Campaign(second, 2).run(ignore) == Won(2, 2)
 
 
-@pytest.mark.asyncio
 async def test_deposing_hits_only_the_one_that_was_looked_at() -> None:
     server = MemoryZooKeeper()
     first, second, third = [await client(server) for _ in range(3)]
@@ -97,7 +92,6 @@ async def test_deposing_hits_only_the_one_that_was_looked_at() -> None:
     assert znodes.decode_controller(server.data(znodes.CONTROLLER) or b"") == (2, 2)
 
 
-@pytest.mark.asyncio
 async def test_stepping_down_late_does_no_harm() -> None:
     server = MemoryZooKeeper()
     first, second = await client(server), await client(server)
@@ -113,7 +107,6 @@ async def test_stepping_down_late_does_no_harm() -> None:
     await Campaign(first, 1).step_down(won)
 
 
-@pytest.mark.asyncio
 async def test_an_earlier_life_under_the_same_id_is_somebody_else() -> None:
     server = MemoryZooKeeper()
     old, new = await client(server), await client(server)
@@ -121,7 +114,6 @@ async def test_an_earlier_life_under_the_same_id_is_somebody_else() -> None:
     assert isinstance(await Campaign(new, 1).run(ignore), Incumbent)
 
 
-@pytest.mark.asyncio
 async def test_who_is_controller_can_be_read_by_anybody() -> None:
     server = MemoryZooKeeper()
     store, other = await client(server), await client(server)
@@ -138,7 +130,6 @@ async def test_who_is_controller_can_be_read_by_anybody() -> None:
         await elected_in(other)()
 
 
-@pytest.mark.asyncio
 async def test_looking_is_not_running() -> None:
     server = MemoryZooKeeper()
     store, other = await client(server), await client(server)

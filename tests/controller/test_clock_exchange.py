@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from oncelog_controller.clock_exchange import ClockExchange
 from oncelog_controller.store import MetadataStore
 from oncelog_controller.znodes import clock_path
@@ -19,7 +17,6 @@ async def opened(server: MemoryZooKeeper) -> MemoryMetadataStore:
     return store
 
 
-@pytest.mark.asyncio
 async def test_each_hears_the_others_as_they_were_last() -> None:
     server = MemoryZooKeeper()
     clocks = [ManualClock(NOW_MS + number) for number in range(3)]
@@ -33,7 +30,6 @@ async def test_each_hears_the_others_as_they_were_last() -> None:
     assert await ends[0].peers() == [NOW_MS + 1, NOW_MS + 2 + 86_400_000]
 
 
-@pytest.mark.asyncio
 async def test_what_a_broker_said_goes_with_its_session() -> None:
     server = MemoryZooKeeper()
     former, present, other = [await opened(server) for _ in range(3)]
@@ -46,7 +42,6 @@ async def test_what_a_broker_said_goes_with_its_session() -> None:
     assert await listener.peers() == []
 
 
-@pytest.mark.asyncio
 async def test_without_the_store_nobody_knows() -> None:
     server = MemoryZooKeeper()
     store = await opened(server)
@@ -57,7 +52,6 @@ async def test_without_the_store_nobody_knows() -> None:
     assert await end.peers() is None
 
 
-@pytest.mark.asyncio
 async def test_a_node_that_cannot_be_read_is_left_out() -> None:
     server = MemoryZooKeeper()
     store: MetadataStore = await opened(server)

@@ -11,8 +11,6 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_testing.memory.store import MemoryMetadataStore
 from oncelog_testing.memory.zookeeper import MemoryZooKeeper
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 3)
 
 

@@ -22,8 +22,6 @@ from oncelog_protocol.messages.metadata import (
 )
 from support.server import Parked, ServerUnderTest
 
-pytestmark = pytest.mark.asyncio
-
 BROKER_2 = Identity("cluster", 2)
 
 

@@ -62,7 +62,6 @@ async def linked(
         await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_a_dead_process_is_refused_at_once() -> None:
     async with FakeBroker(1) as broker, linked(broker.port) as watcher:
         await eventually(lambda: watcher.events == ["up"])
@@ -73,7 +72,6 @@ async def test_a_dead_process_is_refused_at_once() -> None:
         await eventually(lambda: watcher.events[-1] == "up")
 
 
-@pytest.mark.asyncio
 async def test_a_broken_connection_alone_is_no_evidence() -> None:
     async with FakeBroker(1) as broker, linked(broker.port) as watcher:
         for connections in (1, 2, 3):
@@ -83,7 +81,6 @@ async def test_a_broken_connection_alone_is_no_evidence() -> None:
         assert "refused" not in watcher.events
 
 
-@pytest.mark.asyncio
 async def test_a_silent_host_is_no_evidence() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -93,7 +90,6 @@ async def test_a_silent_host_is_no_evidence() -> None:
             assert watcher.events == []
 
 
-@pytest.mark.asyncio
 async def test_a_peer_that_talks_nonsense_is_no_evidence() -> None:
     async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -105,7 +101,6 @@ async def test_a_peer_that_talks_nonsense_is_no_evidence() -> None:
         assert watcher.events == []
 
 
-@pytest.mark.asyncio
 async def test_closing_the_channel_makes_a_new_one() -> None:
     async with FakeBroker(1) as broker, linked(broker.port) as watcher:
         await eventually(lambda: watcher.channel is not None)
@@ -114,7 +109,6 @@ async def test_closing_the_channel_makes_a_new_one() -> None:
         await eventually(lambda: watcher.events == ["up", "down", "up"])
 
 
-@pytest.mark.asyncio
 async def test_another_broker_at_the_address_is_neither_taken_nor_evidence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -129,7 +123,6 @@ async def test_another_broker_at_the_address_is_neither_taken_nor_evidence(
     assert "expected broker 1 of cluster 'cluster', found broker 1 of cluster 'other'" in lines[0]
 
 
-@pytest.mark.asyncio
 async def test_a_link_says_whom_it_means_and_who_it_is() -> None:
     who = Identity("cluster", 1)
     async with FakeBroker(1, cluster_id="cluster") as broker, linked(broker.port, who=who) as w:

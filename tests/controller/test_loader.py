@@ -40,7 +40,6 @@ def topic(name: str, *leaders: int | None) -> list[Create]:
     return ops
 
 
-@pytest.mark.asyncio
 async def test_everything_is_read() -> None:
     server, store = await client()
     data = znodes.encode_broker([ListenerAddress("internal", "h", 9)], "r")
@@ -62,7 +61,6 @@ async def test_everything_is_read() -> None:
     assert read.stray_configs == {"ghost": 0}
 
 
-@pytest.mark.asyncio
 async def test_spoilt_nodes_are_left_out_and_do_not_stop_the_rest(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -81,7 +79,6 @@ async def test_spoilt_nodes_are_left_out_and_do_not_stop_the_rest(
     assert "/brokers/topics/bad" in caplog.text
 
 
-@pytest.mark.asyncio
 async def test_the_watch_is_armed_by_the_read() -> None:
     server, store = await client()
     seen: list[WatchEvent] = []
@@ -91,7 +88,6 @@ async def test_the_watch_is_armed_by_the_read() -> None:
     assert [b.broker_id for b in await load_brokers(store)] == [1]
 
 
-@pytest.mark.asyncio
 async def test_brokers_come_by_number_not_by_text() -> None:
     server, store = await client()
     for broker_id in (10, 9, 1):
@@ -99,7 +95,6 @@ async def test_brokers_come_by_number_not_by_text() -> None:
     assert [b.broker_id for b in await load_brokers(store)] == [1, 9, 10]
 
 
-@pytest.mark.asyncio
 async def test_more_partitions_than_fit_in_flight() -> None:
     server, store = await client()
     count = READS_MAX + 3
@@ -108,7 +103,6 @@ async def test_more_partitions_than_fit_in_flight() -> None:
     assert len(read.topics[0].states) == count
 
 
-@pytest.mark.asyncio
 async def test_bare_and_corrupt_partition_nodes_do_not_end_the_term() -> None:
     server, store = await client()
     server.apply(*topic("a", None, None), Create(znodes.partition_path("a", 1), b""))
@@ -123,7 +117,6 @@ async def test_bare_and_corrupt_partition_nodes_do_not_end_the_term() -> None:
     assert read.topics[0].bare == {1}
 
 
-@pytest.mark.asyncio
 async def test_what_is_set_for_brokers_and_spoilt_nodes_of_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -60,7 +60,6 @@ def knows_a_leader(member: Member, leaders: list[int]) -> bool:
 # ---------------------------------------------------------------- elections
 
 
-@pytest.mark.asyncio
 async def test_one_of_three_is_controller_and_all_know_it() -> None:
     async with ControllerCluster(1, 2, 3) as cluster:
         controller = await cluster.controller()
@@ -76,7 +75,6 @@ async def test_one_of_three_is_controller_and_all_know_it() -> None:
         )
 
 
-@pytest.mark.asyncio
 async def test_who_is_not_controller_says_so() -> None:
     async with ControllerCluster(1, 2) as cluster:
         controller = await cluster.controller()
@@ -85,7 +83,6 @@ async def test_who_is_not_controller_says_so() -> None:
         assert response.error_code == NotControllerError.code
 
 
-@pytest.mark.asyncio
 async def test_a_clean_stop_hands_over_at_once() -> None:
     async with ControllerCluster(1, 2, 3) as cluster:
         await cluster.create("t", [1, 2, 3])
@@ -96,7 +93,6 @@ async def test_a_clean_stop_hands_over_at_once() -> None:
         await eventually(lambda: first.broker_id not in cluster.state("t").isr)
 
 
-@pytest.mark.asyncio
 async def test_two_race_again_and_again_and_epochs_never_repeat() -> None:
     async with ControllerCluster(1, 2) as cluster:
         seen: list[int] = []
@@ -109,7 +105,6 @@ async def test_two_race_again_and_again_and_epochs_never_repeat() -> None:
         assert seen == sorted(set(seen))
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("lost", ["reply", "request"])
 async def test_a_lost_election_reply_elects_all_the_same(lost: str) -> None:
     async with ControllerCluster(1) as cluster:
@@ -128,7 +123,6 @@ async def test_a_lost_election_reply_elects_all_the_same(lost: str) -> None:
 # ---------------------------------------------------------------- failover by evidence
 
 
-@pytest.mark.asyncio
 async def test_a_killed_leader_is_replaced_long_before_its_session_ends() -> None:
     async with ControllerCluster(1, 2, 3) as cluster:
         controller = await cluster.controller()
@@ -143,7 +137,6 @@ async def test_a_killed_leader_is_replaced_long_before_its_session_ends() -> Non
         assert cluster.zookeeper.data(znodes.broker_path(leader)) is not None
 
 
-@pytest.mark.asyncio
 async def test_a_killed_controller_that_leads_is_deposed_and_replaced() -> None:
     async with ControllerCluster(1, 2, 3) as cluster:
         first = await cluster.controller()
@@ -160,7 +153,6 @@ async def test_a_killed_controller_that_leads_is_deposed_and_replaced() -> None:
         assert cluster.zookeeper.data(znodes.broker_path(first.broker_id)) is not None
 
 
-@pytest.mark.asyncio
 async def test_broken_connections_alone_depose_nobody() -> None:
     async with ControllerCluster(1, 2, 3) as cluster:
         controller = await cluster.controller()
@@ -174,7 +166,6 @@ async def test_broken_connections_alone_depose_nobody() -> None:
         assert cluster.state("t").leader_epoch == 0
 
 
-@pytest.mark.asyncio
 async def test_a_false_suspicion_of_a_leader_is_harmless() -> None:
     async with ControllerCluster(1, 2, 3) as cluster:
         controller = await cluster.controller()
@@ -193,7 +184,6 @@ async def test_a_false_suspicion_of_a_leader_is_harmless() -> None:
         assert set(cluster.state("t").isr) == {1, 2, 3}
 
 
-@pytest.mark.asyncio
 async def test_a_false_suspicion_of_the_controller_is_harmless() -> None:
     async with ControllerCluster(1, 2, 3) as cluster:
         first = await cluster.controller()
@@ -209,7 +199,6 @@ async def test_a_false_suspicion_of_the_controller_is_harmless() -> None:
         await eventually(lambda: cluster.state("t").leader == first.broker_id)
 
 
-@pytest.mark.asyncio
 async def test_a_restarted_broker_is_a_bounce_and_gets_its_share_back() -> None:
     async with ControllerCluster(1, 2, 3) as cluster:
         controller = await cluster.controller()
@@ -229,7 +218,6 @@ async def test_a_restarted_broker_is_a_bounce_and_gets_its_share_back() -> None:
         await eventually(lambda: cluster.state("t").leader == leader)
 
 
-@pytest.mark.asyncio
 async def test_a_restarted_controller_does_not_wait_for_its_old_session() -> None:
     async with ControllerCluster(1) as cluster:
         await cluster.create("t", [1])
@@ -241,7 +229,6 @@ async def test_a_restarted_controller_does_not_wait_for_its_old_session() -> Non
         await eventually(lambda: T0 in new.broker.replicas)
 
 
-@pytest.mark.asyncio
 async def test_all_killed_and_started_again() -> None:
     async with ControllerCluster(1, 2, 3) as cluster:
         await cluster.create("t", [1, 2, 3])
@@ -258,7 +245,6 @@ async def test_all_killed_and_started_again() -> None:
 # ---------------------------------------------------------------- zombies and sessions
 
 
-@pytest.mark.asyncio
 async def test_a_zombie_controller_is_fenced_by_the_store_and_by_brokers() -> None:
     async with ControllerCluster(1, 2) as cluster:
         await cluster.create("t", [1, 2])
@@ -287,7 +273,6 @@ def _ignore(_: WatchEvent) -> None:
     pass
 
 
-@pytest.mark.asyncio
 async def test_an_expired_controller_comes_back_as_a_broker() -> None:
     async with ControllerCluster(1, 2) as cluster:
         await cluster.create("t", [1, 2])
@@ -304,7 +289,6 @@ async def test_an_expired_controller_comes_back_as_a_broker() -> None:
         await eventually(lambda: first.broker.controller_epoch == 2)
 
 
-@pytest.mark.asyncio
 async def test_a_store_that_is_away_for_a_while() -> None:
     async with ControllerCluster(1, 2) as cluster:
         await cluster.create("t", [1, 2])
@@ -317,7 +301,6 @@ async def test_a_store_that_is_away_for_a_while() -> None:
         assert controller.runner.epoch == 1
 
 
-@pytest.mark.asyncio
 async def test_a_session_that_runs_out_takes_the_broker_away() -> None:
     async with ControllerCluster(1, 2, 3, session_timeout_ms=200) as cluster:
         controller = await cluster.controller()
@@ -329,7 +312,6 @@ async def test_a_session_that_runs_out_takes_the_broker_away() -> None:
         assert frozen.broker_id not in cluster.state("t").isr
 
 
-@pytest.mark.asyncio
 async def test_without_a_registration_nobody_campaigns() -> None:
     async with ControllerCluster(1) as cluster:
         first = await cluster.controller()
@@ -346,7 +328,6 @@ def broken(event: object) -> None:
     raise IllegalTransitionError("the test says so")
 
 
-@pytest.mark.asyncio
 async def test_requests_that_are_not_the_controllers_are_refused() -> None:
     async with ControllerCluster(1) as cluster:
         controller = await cluster.controller()
@@ -355,7 +336,6 @@ async def test_requests_that_are_not_the_controllers_are_refused() -> None:
         await cluster.create("t", [1])
 
 
-@pytest.mark.asyncio
 async def test_a_bug_ends_the_term_not_the_runner() -> None:
     async with ControllerCluster(1) as cluster:
         await cluster.create("t", [1])
@@ -369,7 +349,6 @@ async def test_a_bug_ends_the_term_not_the_runner() -> None:
         await cluster.create("u", [1])
 
 
-@pytest.mark.asyncio
 async def test_writes_of_others_are_seen_as_such() -> None:
     async with ControllerCluster(1) as cluster:
         await cluster.create("t", [1])

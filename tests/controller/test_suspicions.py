@@ -73,7 +73,6 @@ async def court(brokers: int = 4, safeguards: ControllerSafeguards = SAFE) -> As
         await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_who_was_connected_and_is_refused_suspects_at_once() -> None:
     async with court() as on:
         on.up(2)
@@ -86,7 +85,6 @@ async def test_who_was_connected_and_is_refused_suspects_at_once() -> None:
         assert on.events[-1] == BrokerCleared(2, 20)
 
 
-@pytest.mark.asyncio
 async def test_who_was_never_connected_asks_first() -> None:
     async with court() as on:
         on.refused(2)
@@ -100,7 +98,6 @@ async def test_who_was_never_connected_asks_first() -> None:
         assert on.reasons == []
 
 
-@pytest.mark.asyncio
 async def test_a_controller_that_is_refused_by_most_who_live_steps_down() -> None:
     async with court() as on:
         on.up(2, 3, 4)
@@ -114,7 +111,6 @@ async def test_a_controller_that_is_refused_by_most_who_live_steps_down() -> Non
         assert on.suspected == [2]
 
 
-@pytest.mark.asyncio
 async def test_a_controller_whose_brokers_are_dead_stays() -> None:
     async with court() as on:
         on.up(2, 3, 4)
@@ -123,7 +119,6 @@ async def test_a_controller_whose_brokers_are_dead_stays() -> None:
         assert on.reasons == []
 
 
-@pytest.mark.asyncio
 async def test_of_two_nobody_can_say_who_is_cut_off() -> None:
     async with court(brokers=2) as on:
         on.up(2)
@@ -133,7 +128,6 @@ async def test_of_two_nobody_can_say_who_is_cut_off() -> None:
         assert on.reasons == []
 
 
-@pytest.mark.asyncio
 async def test_one_that_lives_and_cannot_be_reached_is_suspected_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -149,7 +143,6 @@ async def test_one_that_lives_and_cannot_be_reached_is_suspected_in_the_end(
         assert on.reasons == []
 
 
-@pytest.mark.asyncio
 async def test_while_the_store_is_away_nobody_is_suspected() -> None:
     async with court() as on:
         on.store_is_away = True
@@ -162,7 +155,6 @@ async def test_while_the_store_is_away_nobody_is_suspected() -> None:
         await eventually(lambda: on.suspected == [2])
 
 
-@pytest.mark.asyncio
 async def test_an_answer_that_comes_too_late_counts_for_nothing() -> None:
     async with court() as on:
         on.refused(2, 3)
@@ -177,14 +169,12 @@ async def test_an_answer_that_comes_too_late_counts_for_nothing() -> None:
         assert on.suspected == []
 
 
-@pytest.mark.asyncio
 async def test_its_own_listener_is_nobody_to_ask() -> None:
     async with court() as on:
         on.refused(CONTROLLER)
         assert on.suspected == [CONTROLLER]
 
 
-@pytest.mark.asyncio
 async def test_without_the_rule_every_refusal_counts() -> None:
     async with court(safeguards=without("hear_the_accused")) as on:
         on.alive.update((2, 3, 4))

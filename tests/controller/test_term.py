@@ -101,7 +101,6 @@ async def running(broker: FakeBroker) -> AsyncIterator[Running]:
         await store.close()
 
 
-@pytest.mark.asyncio
 async def test_a_request_is_served() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         response = await run.create("t")
@@ -110,7 +109,6 @@ async def test_a_request_is_served() -> None:
         assert [name.topic for name in broker.replicas] == ["t"]
 
 
-@pytest.mark.asyncio
 async def test_a_write_whose_reply_was_lost_is_found_out() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("first")
@@ -121,7 +119,6 @@ async def test_a_write_whose_reply_was_lost_is_found_out() -> None:
         assert (await run.create("u")).topics[0].error_code == 0
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_done_without_contact() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("first")
@@ -134,7 +131,6 @@ async def test_nothing_is_done_without_contact() -> None:
         assert (await asked).topics[0].error_code == 0
 
 
-@pytest.mark.asyncio
 async def test_expiry_ends_the_term() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("first")
@@ -144,7 +140,6 @@ async def test_expiry_ends_the_term() -> None:
         assert response.error_code == NotControllerError.code
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_written_in_the_session_that_follows() -> None:
     """The broker has a new session before the term has heard that the old one is over."""
     async with FakeBroker(1) as broker, running(broker) as run:
@@ -160,7 +155,6 @@ async def test_nothing_is_written_in_the_session_that_follows() -> None:
         assert run.server.data(znodes.state_path("t", 0)) == before
 
 
-@pytest.mark.asyncio
 async def test_a_notice_is_left_to_the_next_controller_when_the_session_is_over() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("t")
@@ -173,7 +167,6 @@ async def test_a_notice_is_left_to_the_next_controller_when_the_session_is_over(
         assert run.server.data(znodes.storage_failure_path(1)) is not None
 
 
-@pytest.mark.asyncio
 async def test_a_fenced_write_ends_the_term_and_the_asker_is_told() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("first")
@@ -184,7 +177,6 @@ async def test_a_fenced_write_ends_the_term_and_the_asker_is_told() -> None:
         assert run.server.data(znodes.topic_path("t")) is None
 
 
-@pytest.mark.asyncio
 async def test_a_broker_that_knows_a_newer_controller_is_believed_when_the_store_says_so() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await eventually(lambda: broker.orders)
@@ -195,7 +187,6 @@ async def test_a_broker_that_knows_a_newer_controller_is_believed_when_the_store
         await asking
 
 
-@pytest.mark.asyncio
 async def test_a_broker_that_was_told_nonsense_does_not_end_the_term() -> None:
     async with FakeBroker(1) as broker:
         broker.controller_epoch = 2**31 - 1
@@ -207,7 +198,6 @@ async def test_a_broker_that_was_told_nonsense_does_not_end_the_term() -> None:
             assert not run.task.done()
 
 
-@pytest.mark.asyncio
 @pytest.mark.slow
 async def test_a_broker_that_knows_a_newer_controller_is_believed_of_a_silent_store() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
@@ -220,7 +210,6 @@ async def test_a_broker_that_knows_a_newer_controller_is_believed_of_a_silent_st
         run.server.delay = lambda kind, session_id: 0.0
 
 
-@pytest.mark.asyncio
 async def test_its_own_node_gone_ends_the_term() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("first")
@@ -228,7 +217,6 @@ async def test_its_own_node_gone_ends_the_term() -> None:
         assert "gone" in await run.reason()
 
 
-@pytest.mark.asyncio
 async def test_requests_that_wait_are_answered_at_the_end() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         broker.muted = True
@@ -243,7 +231,6 @@ async def test_requests_that_wait_are_answered_at_the_end() -> None:
         assert (await waiting).error_code == NotControllerError.code
 
 
-@pytest.mark.asyncio
 async def test_an_asker_that_goes_away_is_forgotten() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("first")
@@ -257,7 +244,6 @@ async def test_an_asker_that_goes_away_is_forgotten() -> None:
         assert run.server.data(znodes.topic_path("t")) is None
 
 
-@pytest.mark.asyncio
 async def test_a_state_changed_by_hand_is_read_again() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("t")
@@ -270,7 +256,6 @@ async def test_a_state_changed_by_hand_is_read_again() -> None:
         assert run.server.data(path) is None
 
 
-@pytest.mark.asyncio
 async def test_answers_time_out_without_any_other_event() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("first")
@@ -279,7 +264,6 @@ async def test_answers_time_out_without_any_other_event() -> None:
         assert response.topics[0].error_code == RequestTimedOutError.code
 
 
-@pytest.mark.asyncio
 async def test_too_many_requests_are_refused() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("first")
@@ -296,7 +280,6 @@ async def test_too_many_requests_are_refused() -> None:
         assert {response.error_code for response in responses} == {NotControllerError.code}
 
 
-@pytest.mark.asyncio
 async def test_a_notice_of_a_failed_directory_is_heard_and_cleared_away() -> None:
     async with FakeBroker(1) as broker, running(broker) as run:
         await run.create("t")

@@ -50,7 +50,6 @@ async def store(harness: RealHarness) -> ZooKeeperStore:
     return opened
 
 
-@pytest.mark.asyncio
 async def test_callbacks_run_on_the_loop(harness: RealHarness, store: ZooKeeperStore) -> None:
     here = threading.get_ident()
     threads: list[int] = []
@@ -64,7 +63,6 @@ async def test_callbacks_run_on_the_loop(harness: RealHarness, store: ZooKeeperS
     assert set(threads) == {here}
 
 
-@pytest.mark.asyncio
 async def test_one_thread_a_session_and_none_left_behind(
     harness: RealHarness, store: ZooKeeperStore
 ) -> None:
@@ -79,7 +77,6 @@ async def test_one_thread_a_session_and_none_left_behind(
     await eventually(lambda: not kazoo_threads())
 
 
-@pytest.mark.asyncio
 async def test_nothing_reconnects_after_expiry(harness: RealHarness, store: ZooKeeperStore) -> None:
     proxy = harness.proxy(store)
     await harness.expire(store)
@@ -92,7 +89,6 @@ async def test_nothing_reconnects_after_expiry(harness: RealHarness, store: ZooK
     assert proxy.connections == connections + 1
 
 
-@pytest.mark.asyncio
 async def test_a_silent_server_does_not_block_the_loop(
     harness: RealHarness, store: ZooKeeperStore, zookeeper: ZooKeeperServer
 ) -> None:
@@ -116,7 +112,6 @@ async def test_a_silent_server_does_not_block_the_loop(
     assert isinstance(results[-1], StoreDisconnectedError)
 
 
-@pytest.mark.asyncio
 async def test_cancelled_calls_that_wait_for_room_are_never_sent(store: ZooKeeperStore) -> None:
     await store.create("/a", b"")
     first = [asyncio.ensure_future(store.get("/a")) for _ in range(IN_FLIGHT_MAX)]
@@ -129,7 +124,6 @@ async def test_cancelled_calls_that_wait_for_room_are_never_sent(store: ZooKeepe
     assert not store._pending
 
 
-@pytest.mark.asyncio
 async def test_a_watch_of_a_cancelled_read_is_not_armed(store: ZooKeeperStore) -> None:
     await store.create("/a", b"")
     events: list[WatchEvent] = []
@@ -142,7 +136,6 @@ async def test_a_watch_of_a_cancelled_read_is_not_armed(store: ZooKeeperStore) -
     assert not store._watches
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("read", ["children", "get", "exists"])
 async def test_a_watch_that_fires_before_its_read_is_answered_is_not_lost(
     harness: RealHarness, store: ZooKeeperStore, monkeypatch: pytest.MonkeyPatch, read: str
@@ -189,7 +182,6 @@ async def test_a_watch_that_fires_before_its_read_is_answered_is_not_lost(
     await asyncio.gather(*linking)
 
 
-@pytest.mark.asyncio
 async def test_sessions_and_watches_survive_a_server_restart(
     harness: RealHarness, zookeeper: ZooKeeperServer
 ) -> None:
@@ -220,7 +212,6 @@ async def test_sessions_and_watches_survive_a_server_restart(
     assert SessionState.EXPIRED not in states
 
 
-@pytest.mark.asyncio
 async def test_close_does_not_wait_for_a_dead_server(
     harness: RealHarness, store: ZooKeeperStore
 ) -> None:
@@ -229,7 +220,6 @@ async def test_close_does_not_wait_for_a_dead_server(
     assert store.state is SessionState.DISCONNECTED
 
 
-@pytest.mark.asyncio
 async def test_close_during_restart_ends_it(harness: RealHarness, store: ZooKeeperStore) -> None:
     await harness.expire(store)
     await eventually(lambda: store.state is SessionState.EXPIRED)
@@ -241,14 +231,12 @@ async def test_close_during_restart_ends_it(harness: RealHarness, store: ZooKeep
         await restart
 
 
-@pytest.mark.asyncio
 async def test_the_error_of_a_failed_start_names_the_hosts(harness: RealHarness) -> None:
     store = await harness.unreachable()
     with pytest.raises(StoreDisconnectedError, match=r"127\.0\.0\.1:\d+"):
         await store.start()
 
 
-@pytest.mark.asyncio
 async def test_connect_string_and_chroot(zookeeper: ZooKeeperServer) -> None:
     deep = ZooKeeperStore.from_connect_string(
         f"{zookeeper.address}/deep/er/chroot", session_timeout_ms=2000
@@ -303,7 +291,6 @@ def test_what_a_watch_missed(
     assert _missed(before, now, children) is kind
 
 
-@pytest.mark.asyncio
 async def test_the_session_of_a_loop_that_hangs_expires(zookeeper: ZooKeeperServer) -> None:
     """kazoo's thread goes on while the loop does not."""
     chroot = f"/bridge/{next(CHROOT_NUMBERS)}"

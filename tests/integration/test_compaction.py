@@ -27,7 +27,7 @@ from simulation.checkers.newest_values_kept import Compacted, Kept
 from simulation.checkers.verdict import summary
 from simulation.checkers.violation import Rules
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+pytestmark = pytest.mark.integration
 
 TOPIC = "compacted"
 PARTITIONS = 2

@@ -21,7 +21,7 @@ from integration.workload import Workload
 from oncelog import Consumer
 from simulation.history import Key
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+pytestmark = pytest.mark.integration
 
 TOPIC = "bounced"
 PARTITIONS = 6

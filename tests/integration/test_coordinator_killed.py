@@ -20,7 +20,7 @@ from integration.processes import Processes
 from oncelog import Admin, Consumer, Producer, TopicPartition
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION, FindCoordinatorRequest
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+pytestmark = pytest.mark.integration
 
 TOPIC = "decided"
 PARTITIONS = 3

@@ -16,7 +16,7 @@ from integration.chaos import Round, Verdict, plans, play
 from integration.copied import compare, value_of
 from integration.processes import Processes
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 MESSAGES = 1500
 SECONDS = 5.0

@@ -16,7 +16,7 @@ from integration.processes import Processes
 from integration.workload import Workload
 from oncelog import Admin
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+pytestmark = pytest.mark.integration
 
 PARTITIONS = 3
 TOPIC = "orders"

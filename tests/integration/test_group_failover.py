@@ -17,7 +17,7 @@ from integration.processes import Processes
 from integration.test_consumer_bounces import ends_of, settle
 from integration.workload import Workload
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+pytestmark = pytest.mark.integration
 
 TOPIC = "bounced"
 PARTITIONS = 6

@@ -11,7 +11,7 @@ import pytest
 from integration.processes import DEADLINE_S, POLL_S, SETTINGS, Processes
 from support.http_get import get, metrics
 
-pytestmark = [pytest.mark.integration, pytest.mark.zookeeper, pytest.mark.asyncio]
+pytestmark = [pytest.mark.integration, pytest.mark.zookeeper]
 
 
 async def until(condition: Callable[[], Awaitable[object]], what: str) -> None:

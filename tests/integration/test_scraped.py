@@ -15,7 +15,6 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.zookeeper,
     pytest.mark.slow,
-    pytest.mark.asyncio,
     pytest.mark.timeout(240),
 ]
 

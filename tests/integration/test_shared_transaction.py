@@ -27,7 +27,7 @@ from oncelog.errors import ProducerFencedError, TransactionAlreadyCommittedError
 from oncelog_cli.local.process import ManagedProcess, start_process
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+pytestmark = pytest.mark.integration
 
 TOPIC = "shared"
 PARTITIONS = 6

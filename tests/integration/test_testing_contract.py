@@ -134,7 +134,6 @@ async def values(world: World, topic: str, **options: object) -> list[Value]:
         return found
 
 
-@pytest.mark.asyncio
 async def test_records_come_back_as_they_were(world: World, topic: str) -> None:
     await create(world, topic, 2, retention_ms="-1")  # a record of 1970 would not stay for long
     async with Producer(world.bootstrap, compression_type="zstd") as producer:
@@ -165,7 +164,6 @@ REFUSED: list[tuple[type[Exception], Callable[[Admin, str], Awaitable[object]]]]
 ]
 
 
-@pytest.mark.asyncio
 async def test_what_is_refused(world: World, topic: str) -> None:
     await create(world, topic, 1, max_message_bytes="2000")
     async with Admin(world.bootstrap) as admin:
@@ -183,7 +181,6 @@ async def test_what_is_refused(world: World, topic: str) -> None:
         await Admin("127.0.0.1:1").start()
 
 
-@pytest.mark.asyncio
 async def test_both_speak_the_same(world: World) -> None:
     """They have every API that clients know, in the same versions, on the same cluster shape."""
     host, port = world.bootstrap.split(",")[0].rsplit(":", 1)
@@ -201,7 +198,6 @@ async def test_both_speak_the_same(world: World) -> None:
         assert {"broker_id", "log_dirs", "flush"} <= set(settings.settings)
 
 
-@pytest.mark.asyncio
 async def test_a_group_shares_and_goes_on(world: World, topic: str) -> None:
     await create(world, topic, 2)
     options = {"group_id": topic, "heartbeat_interval_ms": 100, "session_timeout_ms": 6000}
@@ -247,7 +243,6 @@ async def abandon(producer: Producer, topic: str) -> None:
         pass
 
 
-@pytest.mark.asyncio
 async def test_transactions_hold_together(world: World, topic: str) -> None:
     await create(world, topic, 2)
     async with Producer(world.bootstrap, transactional_id=topic) as producer:
@@ -266,7 +261,6 @@ async def test_transactions_hold_together(world: World, topic: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-@pytest.mark.asyncio
 async def test_a_leader_goes_and_nothing_is_lost(world: World, topic: str, how: str) -> None:
     topic = await create(world, f"{topic}-{how}")
     async with Producer(world.bootstrap) as producer:
@@ -282,7 +276,6 @@ async def test_a_leader_goes_and_nothing_is_lost(world: World, topic: str, how: 
     assert await values(world, topic) == [b"%d" % n for n in range(300)]
 
 
-@pytest.mark.asyncio
 async def test_what_is_too_old_goes(world: World, topic: str) -> None:
     await create(world, topic, 1, retention_ms="1000", segment_bytes="2048")
     async with Producer(world.bootstrap) as producer:

@@ -33,7 +33,7 @@ from support.prometheus import PrometheusServer
 from support.shipped import all_alerts, every_panel_has_data, hurried_rules, load, scrape_config
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 DEADLINE_S = 60.0
 NOT_PROVOKED = {"OncelogBrokerRestarted"}

@@ -26,13 +26,11 @@ async def planned(options: SourceOptions, *filters: Filter) -> list[tuple[int, i
     return [(p.value.partition, p.value.start, p.value.end) for p in found]
 
 
-@pytest.mark.asyncio
 async def test_everything_that_is_there() -> None:
     async with opened("t", 3, 0, 5) as (_, options):
         assert await planned(options) == [(0, 0, 3), (2, 0, 5)]
 
 
-@pytest.mark.asyncio
 async def test_from_and_to() -> None:
     given = {
         "startingOffsets": '{"t": {"0": 1, "1": -2}}',
@@ -47,7 +45,6 @@ async def test_from_and_to() -> None:
         assert await planned(options) == []
 
 
-@pytest.mark.asyncio
 async def test_offsets_that_are_not_in_the_log() -> None:
     async with opened("t", 9, endingOffsets='{"t": {"0": 20}}') as (_, options):
         with pytest.raises(DataLossError, match="offsets 9 to 19 are lost"):
@@ -58,7 +55,6 @@ async def test_offsets_that_are_not_in_the_log() -> None:
         assert await planned(options) == [(0, 4, 9)]
 
 
-@pytest.mark.asyncio
 async def test_pieces() -> None:
     async with opened("t", 90, 10, minPartitions="3") as (_, options):
         assert await planned(options) == [(0, 0, 45), (0, 45, 90), (1, 0, 10)]
@@ -66,7 +62,6 @@ async def test_pieces() -> None:
         assert await planned(options) == [(0, 0, 45), (0, 45, 90)]
 
 
-@pytest.mark.asyncio
 async def test_filters_narrow_what_is_read() -> None:
     async with opened("t", 90, 10) as (_, options):
         assert await planned(options, EqualTo(("partition",), 1)) == [(1, 0, 10)]
@@ -75,7 +70,6 @@ async def test_filters_narrow_what_is_read() -> None:
         assert await planned(options, EqualTo(("topic",), "u")) == []
 
 
-@pytest.mark.asyncio
 async def test_a_filter_on_time() -> None:
     from datetime import datetime, timezone
 
@@ -84,7 +78,6 @@ async def test_a_filter_on_time() -> None:
         assert await planned(options, GreaterThanOrEqual(("timestamp",), moment)) == [(0, 35, 90)]
 
 
-@pytest.mark.asyncio
 async def test_read() -> None:
     async with opened("t", 3) as (cluster, options):
         transaction(cluster, "t", 2, commit=False)

@@ -33,7 +33,6 @@ def write(writer: BatchWriter, *parts: bytes, **task: Any) -> Messages:
     return messages
 
 
-@pytest.mark.asyncio
 async def test_a_job_is_visible_as_a_whole_and_again_when_it_runs_again() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -52,7 +51,6 @@ async def test_a_job_is_visible_as_a_whole_and_again_when_it_runs_again() -> Non
         assert sorted(map(str, committed_of(cluster, "t"))) == ["b'a'"] * 2 + ["b'b'"] * 2
 
 
-@pytest.mark.asyncio
 async def test_two_jobs_at_a_time_do_not_disturb_each_other() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -67,7 +65,6 @@ async def test_two_jobs_at_a_time_do_not_disturb_each_other() -> None:
         assert committed_of(cluster, "t") == [b"1", b"2"]
 
 
-@pytest.mark.asyncio
 async def test_a_job_that_fails_leaves_nothing_even_without_a_message() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -84,7 +81,6 @@ async def test_a_job_that_fails_leaves_nothing_even_without_a_message() -> None:
         assert committed_of(cluster, "t") == []
 
 
-@pytest.mark.asyncio
 async def test_a_write_in_foreach_batch_is_known_again_by_its_sink_id() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -99,7 +95,6 @@ async def test_a_write_in_foreach_batch_is_known_again_by_its_sink_id() -> None:
         assert committed_of(cluster, "t") == [b"x", b"y"] * 2
 
 
-@pytest.mark.asyncio
 async def test_two_writes_of_one_batch_with_one_sink_id_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +119,6 @@ async def test_two_writes_of_one_batch_with_one_sink_id_are_refused(
         assert committed_of(cluster, "t") == [b"debits", b"more"]
 
 
-@pytest.mark.asyncio
 async def test_a_write_in_foreach_batch_without_a_sink_id_is_refused() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

@@ -40,7 +40,6 @@ async def committed(admin: Admin) -> int | None:
     return None if found is None else found.offset
 
 
-@pytest.mark.asyncio
 async def test_the_newest_place_is_shown(tmp_path: Path) -> None:
     async with Cluster(tmp_path, **SETTINGS) as cluster, Admin(cluster.bootstrap) as admin:
         await cluster.create_topic("t")
@@ -54,7 +53,6 @@ async def test_the_newest_place_is_shown(tmp_path: Path) -> None:
         assert group.state == "Empty"
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_published_unless_it_is_wanted(tmp_path: Path) -> None:
     async with Cluster(tmp_path, **SETTINGS) as cluster, Admin(cluster.bootstrap) as admin:
         await cluster.create_topic("t")
@@ -64,7 +62,6 @@ async def test_nothing_is_published_unless_it_is_wanted(tmp_path: Path) -> None:
         assert await committed(admin) is None
 
 
-@pytest.mark.asyncio
 async def test_a_failure_is_logged_once_and_harms_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -86,7 +83,6 @@ async def test_a_failure_is_logged_once_and_harms_nobody(
         assert await committed(admin) == 4
 
 
-@pytest.mark.asyncio
 async def test_two_queries_with_one_group_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,7 +29,6 @@ async def resolved(options: SourceOptions, point: OffsetPoint, *, begin: bool = 
     return await asked(ask)
 
 
-@pytest.mark.asyncio
 async def test_topics_by_name() -> None:
     async with opened("t", 3, 0) as (cluster, options):
         found = await asked(questions.find_topics, options)
@@ -38,7 +37,6 @@ async def test_topics_by_name() -> None:
         assert dict((await asked(questions.find_topics, options)).ids) == {"t": "another"}
 
 
-@pytest.mark.asyncio
 async def test_topics_by_pattern_match_whole_names() -> None:
     async with opened("orders-1", 1, subscribePattern="orders-.*") as (cluster, options):
         for name in ("orders-2", "my-orders-3", "t"):
@@ -47,7 +45,6 @@ async def test_topics_by_pattern_match_whole_names() -> None:
         assert list(found.ids) == ["orders-1", "orders-2"]
 
 
-@pytest.mark.asyncio
 async def test_partitions_by_assignment() -> None:
     async with opened("t", 1, 1, assign='{"t": [1]}') as (_, options):
         assert (await asked(questions.find_topics, options)).partitions == (B,)
@@ -56,7 +53,6 @@ async def test_partitions_by_assignment() -> None:
             await asked(questions.find_topics, options)
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_does_not_exist() -> None:
     async with opened("t", 1, subscribe="t,u") as (_, options):
         with pytest.raises(UnknownTopicOrPartitionError, match="topic 'u'"):
@@ -65,7 +61,6 @@ async def test_a_topic_that_does_not_exist() -> None:
         assert list(found.ids) == ["t"]
 
 
-@pytest.mark.asyncio
 async def test_ends() -> None:
     async with opened("t", 3, 5) as (cluster, options):
         cluster.partition("t", 1).log_start_offset = 2
@@ -74,7 +69,6 @@ async def test_ends() -> None:
         assert await asked(questions.latest, options, []) == {}
 
 
-@pytest.mark.asyncio
 async def test_the_latest_is_the_last_stable_offset() -> None:
     async with opened("t", 3) as (cluster, options):
         transaction(cluster, "t", 2, commit=None)
@@ -84,7 +78,6 @@ async def test_the_latest_is_the_last_stable_offset() -> None:
         assert await asked(questions.latest, options, [A]) == {A: 5}
 
 
-@pytest.mark.asyncio
 async def test_places() -> None:
     async with opened("t", 30, 50) as (_, options):
         assert await resolved(options, OffsetPoint("earliest")) == {A: 0, B: 0}
@@ -97,7 +90,6 @@ async def test_places() -> None:
         assert await resolved(options, times) == {A: 10, B: 0}
 
 
-@pytest.mark.asyncio
 async def test_a_time_after_the_last_record() -> None:
     async with opened("t", 30, 50) as (_, options):
         late = OffsetPoint("timestamp", timestamp_ms=400)
@@ -108,7 +100,6 @@ async def test_a_time_after_the_last_record() -> None:
         assert await resolved(options, late) == {A: 30, B: 40}
 
 
-@pytest.mark.asyncio
 async def test_all_partitions_are_to_be_named_and_no_others() -> None:
     async with opened("t", 1, 1) as (_, options):
         with pytest.raises(OptionError, match="starting offsets do not name t-1"):
@@ -117,7 +108,6 @@ async def test_all_partitions_are_to_be_named_and_no_others() -> None:
             await resolved(options, OffsetPoint("offsets", {"t": {0: 0, 1: 0, 7: 0}}), begin=False)
 
 
-@pytest.mark.asyncio
 async def test_waiting_for_records() -> None:
     async with opened("t", 1, 1) as (cluster, options):
         await asked(questions.wait_for_records, options, {A: 1, B: 1}, 0.01)
@@ -130,7 +120,6 @@ async def test_waiting_for_records() -> None:
         await waiting
 
 
-@pytest.mark.asyncio
 async def test_questions_have_deadlines() -> None:
     async with opened("t", 1, 1, driverTimeoutMs="200") as (cluster, options):
         cluster.rule(ApiKey.LIST_OFFSETS, Action.HOLD, times=100)
@@ -138,7 +127,6 @@ async def test_questions_have_deadlines() -> None:
             await asked(questions.latest, options, [A])
 
 
-@pytest.mark.asyncio
 async def test_nobody_answers() -> None:
     options = SourceOptions.parse({"bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
     with pytest.raises(NoBrokersAvailableError, match=r"127\.0\.0\.1:1"):

@@ -29,7 +29,6 @@ def write(cluster: FakeCluster, value: bytes, tag: int = 0) -> tuple[Ticket, lis
     return ticket, [Receipt.from_json(message.receipt)]
 
 
-@pytest.mark.asyncio
 async def test_a_lost_answer_to_a_commit_harms_nothing() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -47,7 +46,6 @@ async def test_a_lost_answer_to_a_commit_harms_nothing() -> None:
         assert committed_of(cluster, "t") == [b"v", b"w"]
 
 
-@pytest.mark.asyncio
 async def test_an_abort_makes_invisible_and_is_repeated_at_will() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -66,7 +64,6 @@ async def test_an_abort_makes_invisible_and_is_repeated_at_will() -> None:
         assert committed_of(cluster, "t") == [b"again"]
 
 
-@pytest.mark.asyncio
 async def test_an_abort_that_fails_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     def work() -> None:
         abort(Ticket("127.0.0.1:1", "spark-q", 1, 0))

@@ -45,7 +45,6 @@ def fetches(cluster: FakeCluster) -> int:
     return cluster.count(ApiKey.FETCH)
 
 
-@pytest.mark.asyncio
 async def test_a_span_within_batches() -> None:
     async with opened("t", 10) as (cluster, options):
         append(cluster, "t", 10)
@@ -56,7 +55,6 @@ async def test_a_span_within_batches() -> None:
         assert await offsets(options, span(5, 5)) == []
 
 
-@pytest.mark.asyncio
 async def test_arrow_batches_have_about_the_size_that_was_asked_for() -> None:
     async with opened("t", 10, recordsPerArrowBatch="15") as (cluster, options):
         for _ in range(3):
@@ -66,7 +64,6 @@ async def test_arrow_batches_have_about_the_size_that_was_asked_for() -> None:
         assert all(batch.schema.equals(SCHEMA) for batch in found)
 
 
-@pytest.mark.asyncio
 async def test_gaps_at_the_end_are_not_waited_for() -> None:
     """Markers and aborted records are the last of the span, and of the log."""
     async with opened("t", 3) as (cluster, options):
@@ -81,7 +78,6 @@ async def test_gaps_at_the_end_are_not_waited_for() -> None:
         assert await offsets(options, span(0, 6)) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.asyncio
 async def test_the_consumer_is_kept_from_task_to_task() -> None:
     async with opened("t", 10) as (cluster, options):
         for _ in range(3):
@@ -92,7 +88,6 @@ async def test_the_consumer_is_kept_from_task_to_task() -> None:
         assert broker.connection_count == first
 
 
-@pytest.mark.asyncio
 async def test_a_task_that_is_left_early_keeps_nothing() -> None:
     async with opened("t", 10, recordsPerArrowBatch="1") as (cluster, options):
         append(cluster, "t", 10)
@@ -107,7 +102,6 @@ async def test_a_task_that_is_left_early_keeps_nothing() -> None:
         assert await offsets(options, span(0, 20)) == list(range(20))
 
 
-@pytest.mark.asyncio
 async def test_another_topic_of_the_same_name() -> None:
     async with opened("t", 10) as (_, options):
         assert await lost(options, span(0, 10, "id-before")) is Cause.RECREATED
@@ -115,14 +109,12 @@ async def test_another_topic_of_the_same_name() -> None:
         assert await offsets(options, span(0, 10, "id-before")) == []
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_is_gone() -> None:
     async with opened("t", 10) as (cluster, options):
         del cluster.topics["t"]
         assert await lost(options, span(0, 10)) is Cause.DELETED
 
 
-@pytest.mark.asyncio
 async def test_a_topic_made_again_while_it_is_read() -> None:
     async with opened("t", 10, recordsPerArrowBatch="1") as (cluster, options):
 
@@ -136,7 +128,6 @@ async def test_a_topic_made_again_while_it_is_read() -> None:
             await apart(take)
 
 
-@pytest.mark.asyncio
 async def test_a_kept_consumer_that_knew_the_former_topic() -> None:
     """The topic was deleted and made again between two tasks: the second is planned on the new
     one, and reads it whole, although the consumer was placed as if it were the former one."""
@@ -150,7 +141,6 @@ async def test_a_kept_consumer_that_knew_the_former_topic() -> None:
         assert await lost(options, span(0, 10)) is Cause.RECREATED
 
 
-@pytest.mark.asyncio
 async def test_retention_overtakes_a_task(caplog: pytest.LogCaptureFixture) -> None:
     async with opened("t", 10) as (cluster, options):
         append(cluster, "t", 10)
@@ -168,7 +158,6 @@ async def test_retention_overtakes_a_task(caplog: pytest.LogCaptureFixture) -> N
         assert "offsets 4 to 8 are lost" in caplog.text
 
 
-@pytest.mark.asyncio
 async def test_a_log_that_has_shrunk() -> None:
     async with opened("t", 10) as (_, options):
         assert await lost(options, span(12, 20)) is Cause.TRUNCATED
@@ -176,7 +165,6 @@ async def test_a_log_that_has_shrunk() -> None:
         assert await lost(options, span(5, 20)) is Cause.TRUNCATED
 
 
-@pytest.mark.asyncio
 async def test_a_log_that_has_shrunk_and_may_have(caplog: pytest.LogCaptureFixture) -> None:
     given = {"failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": "300"}
     async with opened("t", 10, **given) as (_, options):
@@ -189,7 +177,6 @@ async def test_a_log_that_has_shrunk_and_may_have(caplog: pytest.LogCaptureFixtu
             await batches(options, span(0, 20))  # there is something, and it does not come
 
 
-@pytest.mark.asyncio
 async def test_nothing_comes() -> None:
     """A failed task keeps no consumer: the next one begins with new connections."""
     async with opened("t", 10, **{"kafkaConsumer.pollTimeoutMs": "300"}) as (cluster, options):

@@ -47,7 +47,6 @@ async def lost(awaitable: Any) -> list[Cause]:
     return [loss.cause for loss in caught.value.losses]
 
 
-@pytest.mark.asyncio
 async def test_a_new_query_begins_at_the_latest_offsets() -> None:
     async with opened("t", 3, 5) as (_, options):
         assert await asked(StreamPlan(options).initial) == place(3, 5)
@@ -55,7 +54,6 @@ async def test_a_new_query_begins_at_the_latest_offsets() -> None:
         assert await asked(StreamPlan(options).initial) == place(0, 0)
 
 
-@pytest.mark.asyncio
 async def test_ends_are_what_is_there_and_nothing_new_is_no_batch() -> None:
     async with opened("t", 3, 5) as (cluster, options):
         plan = StreamPlan(options)
@@ -66,7 +64,6 @@ async def test_ends_are_what_is_there_and_nothing_new_is_no_batch() -> None:
         assert await next_end(plan, place(3, 5)) == place(4, 5)
 
 
-@pytest.mark.asyncio
 async def test_an_idle_stream_waits_for_a_moment() -> None:
     async with opened("t", 3) as (cluster, options):
         plan = StreamPlan(options)
@@ -76,7 +73,6 @@ async def test_an_idle_stream_waits_for_a_moment() -> None:
         assert await waiting == place(5)
 
 
-@pytest.mark.asyncio
 async def test_open_transactions_are_not_read() -> None:
     async with opened("t", 3) as (cluster, options):
         plan = StreamPlan(options)
@@ -87,7 +83,6 @@ async def test_open_transactions_are_not_read() -> None:
         assert await next_end(plan, place(3)) == place(7)
 
 
-@pytest.mark.asyncio
 async def test_limits() -> None:
     async with opened("t", 300, 100) as (_, options):
         plan = StreamPlan(options)
@@ -95,7 +90,6 @@ async def test_limits() -> None:
         assert plan.latest == place(300, 100)
 
 
-@pytest.mark.asyncio
 async def test_too_little_is_waited_for() -> None:
     given = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
     async with opened("t", 3, **given) as (cluster, options):
@@ -107,7 +101,6 @@ async def test_too_little_is_waited_for() -> None:
         assert await next_end(plan, place(3)) == place(13)
 
 
-@pytest.mark.asyncio
 async def test_too_little_is_enough_after_the_delay() -> None:
     given = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "0"}
     async with opened("t", 3, **given) as (cluster, options):
@@ -117,7 +110,6 @@ async def test_too_little_is_enough_after_the_delay() -> None:
         assert await next_end(plan, place(3)) == place(4)
 
 
-@pytest.mark.asyncio
 async def test_what_is_available_now() -> None:
     given = {"minOffsetsPerTrigger": "100", "maxTriggerDelay": "1h"}
     async with opened("t", 4, **given) as (cluster, options):
@@ -129,7 +121,6 @@ async def test_what_is_available_now() -> None:
         assert await next_end(plan, place(4), 3, wait_s=60.0) is None
 
 
-@pytest.mark.asyncio
 async def test_new_partitions_are_read_from_their_beginning() -> None:
     async with opened("t", 3) as (cluster, options):
         plan = StreamPlan(options)
@@ -143,7 +134,6 @@ async def test_new_partitions_are_read_from_their_beginning() -> None:
         assert await lost(spans(plan, place(3), end)) == [Cause.RETENTION]
 
 
-@pytest.mark.asyncio
 async def test_new_topics_of_a_pattern() -> None:
     async with opened("t-1", 3, subscribePattern="t-.*") as (cluster, options):
         plan = StreamPlan(options)
@@ -156,7 +146,6 @@ async def test_new_topics_of_a_pattern() -> None:
         assert await spans(plan, start, end) == [(0, 0, 4)]
 
 
-@pytest.mark.asyncio
 async def test_a_pattern_that_nothing_matches_yet() -> None:
     async with opened("other", 3, subscribePattern="t-.*") as (cluster, options):
         plan = StreamPlan(options)
@@ -167,7 +156,6 @@ async def test_a_pattern_that_nothing_matches_yet() -> None:
         assert await next_end(plan, LogOffsets()) == place(4, topic="t-1")
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_is_another_one(caplog: pytest.LogCaptureFixture) -> None:
     before = place(3, topic_id="id-before")
     async with opened("t", 2, driverTimeoutMs="600") as (_, options):
@@ -180,7 +168,6 @@ async def test_a_topic_that_is_another_one(caplog: pytest.LogCaptureFixture) -> 
         assert await spans(plan, before, place(2)) == [(0, 0, 2)]
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_is_gone() -> None:
     async with opened("t", 2, subscribe="t,u", driverTimeoutMs="600") as (cluster, options):
         cluster.create_topic("u")
@@ -191,7 +178,6 @@ async def test_a_topic_that_is_gone() -> None:
         assert await lost(next_end(plan, both)) == [Cause.DELETED]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("replaces", [False, True], ids=["unknown", "the one before"])
 async def test_a_topic_that_a_broker_has_yet_to_hear_of_is_not_lost(replaces: bool) -> None:
     async with opened("t", 2) as (cluster, options):
@@ -218,7 +204,6 @@ def shrink(cluster: FakeCluster) -> None:
     log.next_offset = 3
 
 
-@pytest.mark.asyncio
 async def test_a_log_that_has_shrunk() -> None:
     async with opened("t", 3, driverTimeoutMs="600") as (cluster, options):
         append(cluster, "t", 4)
@@ -232,7 +217,6 @@ async def test_a_log_that_has_shrunk() -> None:
         assert await spans(StreamPlan(options), place(1), place(7)) == [(0, 1, 3)]
 
 
-@pytest.mark.asyncio
 async def test_a_new_leader_that_does_not_know_yet_is_asked_again() -> None:
     async with opened("t", 3) as (cluster, options):
         plan = StreamPlan(options)
@@ -242,7 +226,6 @@ async def test_a_new_leader_that_does_not_know_yet_is_asked_again() -> None:
         assert await asking is None
 
 
-@pytest.mark.asyncio
 async def test_pieces() -> None:
     async with opened("t", 100, 10, minPartitions="4") as (cluster, options):
         plan = StreamPlan(options)
@@ -261,7 +244,6 @@ async def test_pieces() -> None:
         ]
 
 
-@pytest.mark.asyncio
 async def test_losses_are_told_too_when_only_what_is_available_is_taken() -> None:
     async with opened("t", 2, subscribe="t,u", driverTimeoutMs="600") as (_, options):
         plan = StreamPlan(options)

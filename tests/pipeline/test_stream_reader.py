@@ -36,7 +36,6 @@ async def rows(reader: StreamReader, start: dict[str, Any], end: dict[str, Any])
     return found
 
 
-@pytest.mark.asyncio
 async def test_micro_batches(caplog: pytest.LogCaptureFixture) -> None:
     async with opened("t", 5, startingOffsets="earliest", **QUIET) as (cluster, options):
         reader = StreamReader(options, SCHEMA)
@@ -57,14 +56,12 @@ async def test_micro_batches(caplog: pytest.LogCaptureFixture) -> None:
         assert await rows(reader, end, following) == [5, 6, 7]
 
 
-@pytest.mark.asyncio
 async def test_a_replayed_micro_batch_is_the_same() -> None:
     async with opened("t", 5, **QUIET) as (cluster, options):
         append(cluster, "t", 5)
         assert await rows(StreamReader(options, SCHEMA), place(2), place(7)) == [2, 3, 4, 5, 6]
 
 
-@pytest.mark.asyncio
 async def test_what_is_available_now() -> None:
     async with opened("t", 5, maxOffsetsPerTrigger="3", **QUIET) as (cluster, options):
         reader = StreamReader(options, SCHEMA)
@@ -78,7 +75,6 @@ async def test_what_is_available_now() -> None:
         assert ends == [place(0), place(3), place(5), place(5)]
 
 
-@pytest.mark.asyncio
 async def test_a_beginning_is_kept_whatever_comes_and_whoever_asks() -> None:
     """Spark asks for the beginning again when it plans the first micro-batch, and after a crash."""
     async with opened("t", 5, **QUIET) as (cluster, options):

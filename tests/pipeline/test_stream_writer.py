@@ -54,7 +54,6 @@ class Run:
         StreamWriter(self._options, SCHEMA).abort(messages, batch)
 
 
-@pytest.mark.asyncio
 async def test_batches_one_after_the_other_with_attempts_that_lose() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -70,7 +69,6 @@ async def test_batches_one_after_the_other_with_attempts_that_lose() -> None:
         assert sorted(map(str, committed_of(cluster, "t"))) == ["b'a'"] * 3 + ["b'b'"] * 3
 
 
-@pytest.mark.asyncio
 async def test_a_batch_is_replayed_after_a_crash_behind_the_commit() -> None:
     """Killed between the broker's commit and Spark's own log: the same batch comes again."""
     async with FakeCluster() as cluster:
@@ -89,7 +87,6 @@ async def test_a_batch_is_replayed_after_a_crash_behind_the_commit() -> None:
         assert cluster.partition("t").values() == [b"a", b"b", b"c"]  # skipped, not written
 
 
-@pytest.mark.asyncio
 async def test_a_batch_is_replayed_after_a_crash_before_the_commit() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -107,7 +104,6 @@ async def test_a_batch_is_replayed_after_a_crash_before_the_commit() -> None:
         assert committed_of(cluster, "t") == [b"a", b"b"]
 
 
-@pytest.mark.asyncio
 async def test_spark_aborts_when_the_answer_to_a_commit_is_lost() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -124,7 +120,6 @@ async def test_spark_aborts_when_the_answer_to_a_commit_is_lost() -> None:
         assert committed_of(cluster, "t") == [b"a"]
 
 
-@pytest.mark.asyncio
 async def test_a_failed_batch_is_aborted_for_readers() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -140,7 +135,6 @@ async def test_a_failed_batch_is_aborted_for_readers() -> None:
         assert committed_of(cluster, "t") == [b"found"]
 
 
-@pytest.mark.asyncio
 async def test_readers_do_not_wait_for_a_batch_of_which_no_task_could_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +159,6 @@ async def test_readers_do_not_wait_for_a_batch_of_which_no_task_could_tell(
         assert committed_of(cluster, "t") == [b"found", b"next"]
 
 
-@pytest.mark.asyncio
 async def test_an_old_driver_does_not_end_what_a_newer_one_has_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,7 +195,6 @@ async def test_an_old_driver_does_not_end_what_a_newer_one_has_begun(
         assert committed_of(cluster, "t") == [b"a", b"b"]
 
 
-@pytest.mark.asyncio
 async def test_a_driver_that_has_planned_nothing_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,7 +213,6 @@ async def test_a_driver_that_has_planned_nothing_ends_nothing(
         assert committed_of(cluster, "t") == [b"a"]
 
 
-@pytest.mark.asyncio
 async def test_two_sinks_of_one_query_do_not_see_each_other() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -235,7 +226,6 @@ async def test_two_sinks_of_one_query_do_not_see_each_other() -> None:
         assert committed_of(cluster, "t") == [b"a", b"b"]
 
 
-@pytest.mark.asyncio
 async def test_without_transactions_no_ordinal_is_asked_for() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

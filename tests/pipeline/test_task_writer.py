@@ -43,7 +43,6 @@ def commit(*messages: TaskMessage) -> None:
     asyncio.run(SharedTransaction(Ticket.from_json(found)).commit(receipts))
 
 
-@pytest.mark.asyncio
 async def test_the_winners_rows_and_no_others_become_visible() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 2)
@@ -62,7 +61,6 @@ async def test_the_winners_rows_and_no_others_become_visible() -> None:
         assert Counter(committed_of(cluster, "t")) == {b"0": 3, b"1": 3, b"2": 3}
 
 
-@pytest.mark.asyncio
 async def test_a_committed_batch_is_read_to_its_end_and_dropped() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -89,7 +87,6 @@ async def test_a_committed_batch_is_read_to_its_end_and_dropped() -> None:
         assert cluster.partition("t").values() == [b"v", b"next"]
 
 
-@pytest.mark.asyncio
 async def test_a_checkpoint_that_is_older_than_the_log_is_refused() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -112,7 +109,6 @@ async def test_a_checkpoint_that_is_older_than_the_log_is_refused() -> None:
         assert committed_of(cluster, "t") == [b"3", b"4", b"5"]
 
 
-@pytest.mark.asyncio
 async def test_without_rows_nothing_is_asked() -> None:
     async with FakeCluster() as cluster:
         options = sink_options("127.0.0.1:1")
@@ -128,7 +124,6 @@ async def test_without_rows_nothing_is_asked() -> None:
         assert not cluster.topics
 
 
-@pytest.mark.asyncio
 async def test_a_zombie_is_fenced_and_its_successor_is_not_disturbed() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -167,7 +162,6 @@ async def test_a_zombie_is_fenced_and_its_successor_is_not_disturbed() -> None:
         assert committed_of(cluster, "t") == [b"new"]
 
 
-@pytest.mark.asyncio
 async def test_what_fails_has_no_message_and_the_next_attempt_a_new_writer() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -184,7 +178,6 @@ async def test_what_fails_has_no_message_and_the_next_attempt_a_new_writer() -> 
         assert committed_of(cluster, "t") == [b"found"]
 
 
-@pytest.mark.asyncio
 async def test_a_row_that_cannot_be_a_record_fails_the_attempt() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -202,7 +195,6 @@ async def test_a_row_that_cannot_be_a_record_fails_the_attempt() -> None:
         assert committed_of(cluster, "t") == []
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("partitioner", ["default", "murmur2"])
 async def test_keys_land_where_the_sdk_puts_them(partitioner: str) -> None:
     keys = [b"key-%d" % (number % 97) for number in range(500)]
@@ -222,7 +214,6 @@ async def test_keys_land_where_the_sdk_puts_them(partitioner: str) -> None:
         assert values_of(cluster, "t") == values_of(cluster, "theirs")
 
 
-@pytest.mark.asyncio
 async def test_at_least_once_keeps_its_producer_until_it_fails() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -243,7 +234,6 @@ async def test_at_least_once_keeps_its_producer_until_it_fails() -> None:
         assert committed_of(cluster, "t") == [b"a", b"b", b"c", b"d"]
 
 
-@pytest.mark.asyncio
 async def test_a_small_buffer_has_small_batches() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

@@ -313,7 +313,6 @@ def test_is_writable(case: Case) -> None:
     assert not files.is_writable(f"{root}/missing")
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("now", [False, True], ids=["awaited", "now"])
 async def test_write_atomic(case: Case, now: bool) -> None:
     files, root = case
@@ -333,7 +332,6 @@ async def test_write_atomic(case: Case, now: bool) -> None:
     assert files.read_bytes(f"{root}/a") == b""
 
 
-@pytest.mark.asyncio
 async def test_write_atomic_replaces_a_leftover(case: Case) -> None:
     files, root = case
     leftover = files.open(f"{root}/a.tmp", create=True)
@@ -344,7 +342,6 @@ async def test_write_atomic_replaces_a_leftover(case: Case) -> None:
     assert files.list_dir(root) == ["a"]
 
 
-@pytest.mark.asyncio
 async def test_write_atomic_into_a_missing_directory(case: Case) -> None:
     files, root = case
     with pytest.raises(FileNotFoundError):
@@ -353,7 +350,6 @@ async def test_write_atomic_into_a_missing_directory(case: Case) -> None:
         await files.read_file(f"{root}/missing")
 
 
-@pytest.mark.asyncio
 async def test_remove_tree(case: Case) -> None:
     files, root = case
     files.make_dirs(f"{root}/d/e")

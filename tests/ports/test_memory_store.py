@@ -31,7 +31,6 @@ def session(store: MemoryMetadataStore) -> int:
     return store.session_id
 
 
-@pytest.mark.asyncio
 async def test_looking_at_the_tree() -> None:
     server = MemoryZooKeeper()
     store = await opened(server)
@@ -45,7 +44,6 @@ async def test_looking_at_the_tree() -> None:
     assert [ops for _, ops in server.writes] == [[Create("/b", b"")], [Create("/b/c", b"1")]]
 
 
-@pytest.mark.asyncio
 async def test_a_lost_request_is_not_applied() -> None:
     server = MemoryZooKeeper()
     store = await opened(server)
@@ -56,7 +54,6 @@ async def test_a_lost_request_is_not_applied() -> None:
     assert await store.exists("/a") is None
 
 
-@pytest.mark.asyncio
 async def test_faults_wait_for_the_write_that_matches() -> None:
     server = MemoryZooKeeper()
     store = await opened(server)
@@ -67,7 +64,6 @@ async def test_faults_wait_for_the_write_that_matches() -> None:
     assert server.data("/b") == b""
 
 
-@pytest.mark.asyncio
 async def test_a_disconnection_for_a_time() -> None:
     server = MemoryZooKeeper()
     store = await opened(server)
@@ -78,7 +74,6 @@ async def test_a_disconnection_for_a_time() -> None:
     assert states == [SessionState.DISCONNECTED, SessionState.CONNECTED]
 
 
-@pytest.mark.asyncio
 async def test_ephemeral_nodes_can_outlive_their_session_for_a_while() -> None:
     server = MemoryZooKeeper()
     server.delay = lambda kind, session_id: 0.03 if kind == "ephemeral" else 0.0
@@ -95,7 +90,6 @@ async def test_ephemeral_nodes_can_outlive_their_session_for_a_while() -> None:
         await other.get("/mine")
 
 
-@pytest.mark.asyncio
 async def test_late_removal_spares_a_node_that_was_made_anew() -> None:
     server = MemoryZooKeeper()
     server.delay = lambda kind, session_id: 0.02 if kind == "ephemeral" else 0.0
@@ -107,7 +101,6 @@ async def test_late_removal_spares_a_node_that_was_made_anew() -> None:
     assert server.data("/role") == b"new"
 
 
-@pytest.mark.asyncio
 async def test_delays_keep_the_order_of_a_session() -> None:
     server = MemoryZooKeeper()
     delays = iter([0.02, 0.0, 0.01, 0.0])
@@ -117,7 +110,6 @@ async def test_delays_keep_the_order_of_a_session() -> None:
     assert [ops[0].path for _, ops in server.writes] == ["/n0", "/n1", "/n2", "/n3"]
 
 
-@pytest.mark.asyncio
 async def test_a_late_watch_holds_back_what_follows_it() -> None:
     server = MemoryZooKeeper()
     server.delay = lambda kind, session_id: 0.02 if kind == "watch" else 0.0
@@ -131,7 +123,6 @@ async def test_a_late_watch_holds_back_what_follows_it() -> None:
     assert events == [WatchEvent(WatchKind.CHANGED, "/a")]
 
 
-@pytest.mark.asyncio
 async def test_a_watch_that_was_on_its_way_when_contact_broke_comes_over_the_next_connection() -> (
     None
 ):
@@ -148,7 +139,6 @@ async def test_a_watch_that_was_on_its_way_when_contact_broke_comes_over_the_nex
     await eventually(lambda: events == [WatchEvent(WatchKind.CHANGED, "/a")])
 
 
-@pytest.mark.asyncio
 async def test_a_dead_client_s_session_ends_although_the_server_was_away() -> None:
     server = MemoryZooKeeper()
     store = await opened(server, timeout_ms=20)
@@ -159,7 +149,6 @@ async def test_a_dead_client_s_session_ends_although_the_server_was_away() -> No
     await eventually(lambda: server.data("/mine") is None)
 
 
-@pytest.mark.asyncio
 async def test_the_server_goes_and_comes_back() -> None:
     """Sessions do not age while there is nobody to count."""
     server = MemoryZooKeeper()
@@ -178,7 +167,6 @@ async def test_the_server_goes_and_comes_back() -> None:
     assert server.data("/mine") == b""
 
 
-@pytest.mark.asyncio
 async def test_a_restart_waits_for_the_server() -> None:
     server = MemoryZooKeeper()
     store = await opened(server)
@@ -193,7 +181,6 @@ async def test_a_restart_waits_for_the_server() -> None:
     assert server.sessions() == [session(store)]
 
 
-@pytest.mark.asyncio
 async def test_a_crashed_client_is_silent_and_its_session_runs_out() -> None:
     server = MemoryZooKeeper()
     store, other = await opened(server, timeout_ms=30), await opened(server)

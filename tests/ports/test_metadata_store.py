@@ -68,7 +68,6 @@ def state_is(store: MetadataStore, state: SessionState) -> asyncio.Future[None]:
 # ------------------------------------------------------------------------------- nodes and versions
 
 
-@pytest.mark.asyncio
 async def test_create_get_set_delete(store: MetadataStore) -> None:
     created = await store.create("/a", b"one")
     assert created.version == 0
@@ -84,7 +83,6 @@ async def test_create_get_set_delete(store: MetadataStore) -> None:
     assert await store.exists("/a") is None
 
 
-@pytest.mark.asyncio
 async def test_a_node_made_again_has_a_greater_czxid(store: MetadataStore) -> None:
     first = await store.create("/a", b"")
     await store.delete("/a")
@@ -93,20 +91,17 @@ async def test_a_node_made_again_has_a_greater_czxid(store: MetadataStore) -> No
     assert second.version == 0
 
 
-@pytest.mark.asyncio
 async def test_empty_data_is_bytes(store: MetadataStore) -> None:
     await store.create("/a", b"")
     assert (await store.get("/a"))[0] == b""
 
 
-@pytest.mark.asyncio
 async def test_set_without_version_always_sets(store: MetadataStore) -> None:
     await store.create("/a", b"")
     assert (await store.set("/a", b"1")).version == 1
     assert (await store.set("/a", b"2")).version == 2
 
 
-@pytest.mark.asyncio
 async def test_children_are_sorted_and_counted(store: MetadataStore) -> None:
     await store.create("/dir", b"")
     for name in ("c", "a", "b"):
@@ -123,13 +118,11 @@ async def test_children_are_sorted_and_counted(store: MetadataStore) -> None:
     assert after.version == before.version
 
 
-@pytest.mark.asyncio
 async def test_children_of_the_root(store: MetadataStore) -> None:
     await store.create("/only", b"")
     assert "only" in await store.children("/")
 
 
-@pytest.mark.asyncio
 async def test_make_parents(store: MetadataStore) -> None:
     await store.create("/x/y/z", b"leaf", make_parents=True)
     await store.create("/x/y/w", b"leaf", make_parents=True)
@@ -138,7 +131,6 @@ async def test_make_parents(store: MetadataStore) -> None:
         await store.create("/x/y/z", b"", make_parents=True)
 
 
-@pytest.mark.asyncio
 async def test_delete_recursive(store: MetadataStore) -> None:
     for leaf in ("/t/a/1", "/t/a/2", "/t/b"):
         await store.create(leaf, b"", make_parents=True)
@@ -148,7 +140,6 @@ async def test_delete_recursive(store: MetadataStore) -> None:
     assert await store.exists("/t") is None
 
 
-@pytest.mark.asyncio
 async def test_errors_name_the_path(store: MetadataStore) -> None:
     await store.create("/here", b"")
     with pytest.raises(NodeExistsError) as exists:
@@ -168,7 +159,6 @@ async def test_errors_name_the_path(store: MetadataStore) -> None:
         assert missing.value.op_index is None
 
 
-@pytest.mark.asyncio
 async def test_wrong_versions_change_nothing(store: MetadataStore) -> None:
     await store.create("/a", b"one")
     for call in (store.set("/a", b"two", version=7), store.delete("/a", version=7)):
@@ -177,7 +167,6 @@ async def test_wrong_versions_change_nothing(store: MetadataStore) -> None:
     assert (await store.get("/a"))[0] == b"one"
 
 
-@pytest.mark.asyncio
 async def test_too_large_is_refused_before_sending(store: MetadataStore) -> None:
     await store.create("/fits", bytes(REQUEST_BYTES_MAX - 1000))
     with pytest.raises(RequestTooLargeError):
@@ -191,7 +180,6 @@ async def test_too_large_is_refused_before_sending(store: MetadataStore) -> None
     assert len((await store.get("/fits"))[0]) == REQUEST_BYTES_MAX - 1000
 
 
-@pytest.mark.asyncio
 async def test_many_calls_at_once_keep_their_order(store: MetadataStore) -> None:
     await store.create("/a", b"")
     stats = await asyncio.gather(*(store.set("/a", b"%d" % n) for n in range(700)))
@@ -202,7 +190,6 @@ async def test_many_calls_at_once_keep_their_order(store: MetadataStore) -> None
 # ------------------------------------------------------------------------------------------- multi
 
 
-@pytest.mark.asyncio
 async def test_multi_applies_all(store: MetadataStore) -> None:
     await store.create("/epoch", b"1")
     await store.create("/old", b"")
@@ -227,13 +214,11 @@ async def test_multi_applies_all(store: MetadataStore) -> None:
     assert stat.ephemeral_owner == store.session_id
 
 
-@pytest.mark.asyncio
 async def test_operations_of_a_multi_see_each_other(store: MetadataStore) -> None:
     await store.multi([Create("/a", b""), Create("/a/b", b""), SetData("/a", b"x", 0)])
     assert await store.children("/a") == ["b"]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("bad", "error"),
     [
@@ -261,7 +246,6 @@ async def test_multi_is_all_or_nothing(
     assert await store.exists("/last") is None
 
 
-@pytest.mark.asyncio
 async def test_empty_multi(store: MetadataStore) -> None:
     assert await store.multi([]) == []
 
@@ -269,7 +253,6 @@ async def test_empty_multi(store: MetadataStore) -> None:
 # ----------------------------------------------------------------------------------------- watches
 
 
-@pytest.mark.asyncio
 async def test_data_watch_fires_once(harness: StoreHarness, store: MetadataStore) -> None:
     other = await harness.open()
     await store.create("/a", b"")
@@ -282,7 +265,6 @@ async def test_data_watch_fires_once(harness: StoreHarness, store: MetadataStore
     assert events == [WatchEvent(WatchKind.CHANGED, "/a")]
 
 
-@pytest.mark.asyncio
 async def test_each_read_arms_a_watch_of_its_own(store: MetadataStore) -> None:
     await store.create("/a", b"")
     events: list[WatchEvent] = []
@@ -292,7 +274,6 @@ async def test_each_read_arms_a_watch_of_its_own(store: MetadataStore) -> None:
     await eventually(lambda: len(events) == 2)
 
 
-@pytest.mark.asyncio
 async def test_exists_watch_sees_creation_change_and_deletion(store: MetadataStore) -> None:
     events: list[WatchEvent] = []
     assert await store.exists("/a", watch=events.append) is None
@@ -308,7 +289,6 @@ async def test_exists_watch_sees_creation_change_and_deletion(store: MetadataSto
     assert kinds == [WatchKind.CREATED, WatchKind.CHANGED, WatchKind.DELETED]
 
 
-@pytest.mark.asyncio
 async def test_children_watch(store: MetadataStore) -> None:
     await store.create("/dir", b"")
     events: list[WatchEvent] = []
@@ -328,7 +308,6 @@ async def test_children_watch(store: MetadataStore) -> None:
     assert {event.path for event in events} == {"/dir"}
 
 
-@pytest.mark.asyncio
 async def test_a_failed_read_arms_nothing(store: MetadataStore) -> None:
     events: list[WatchEvent] = []
     for call in (
@@ -343,7 +322,6 @@ async def test_a_failed_read_arms_nothing(store: MetadataStore) -> None:
     assert events == []
 
 
-@pytest.mark.asyncio
 async def test_the_event_comes_before_the_new_value(
     harness: StoreHarness, store: MetadataStore
 ) -> None:
@@ -360,7 +338,6 @@ async def test_the_event_comes_before_the_new_value(
         await write
 
 
-@pytest.mark.asyncio
 async def test_a_multi_fires_watches(store: MetadataStore) -> None:
     await store.create("/a", b"")
     events: list[WatchEvent] = []
@@ -370,7 +347,6 @@ async def test_a_multi_fires_watches(store: MetadataStore) -> None:
     await eventually(lambda: len(events) == 2)
 
 
-@pytest.mark.asyncio
 async def test_watches_stand_over_a_reconnect(harness: StoreHarness, store: MetadataStore) -> None:
     other = await harness.open()
     for path in ("/changed", "/deleted", "/dir", "/dir2", "/quiet", "/quietdir"):
@@ -410,7 +386,6 @@ async def test_watches_stand_over_a_reconnect(harness: StoreHarness, store: Meta
     assert len(events) == 3
 
 
-@pytest.mark.asyncio
 async def test_watches_die_with_the_session(harness: StoreHarness, store: MetadataStore) -> None:
     other = await harness.open()
     await other.create("/a", b"")
@@ -427,7 +402,6 @@ async def test_watches_die_with_the_session(harness: StoreHarness, store: Metada
 # ---------------------------------------------------------------------------------------- sessions
 
 
-@pytest.mark.asyncio
 async def test_ephemeral_nodes_belong_to_the_session(
     harness: StoreHarness, store: MetadataStore
 ) -> None:
@@ -444,7 +418,6 @@ async def test_ephemeral_nodes_belong_to_the_session(
     assert await other.exists("/mine") is None
 
 
-@pytest.mark.asyncio
 async def test_another_session_may_delete_an_ephemeral_node(
     harness: StoreHarness, store: MetadataStore
 ) -> None:
@@ -456,7 +429,6 @@ async def test_another_session_may_delete_an_ephemeral_node(
     assert await other.exists("/mine") == replaced
 
 
-@pytest.mark.asyncio
 async def test_disconnected_is_not_expired(harness: StoreHarness, store: MetadataStore) -> None:
     other = await harness.open()
     states: list[SessionState] = []
@@ -481,7 +453,6 @@ async def test_disconnected_is_not_expired(harness: StoreHarness, store: Metadat
     assert states == [SessionState.DISCONNECTED, SessionState.CONNECTED]
 
 
-@pytest.mark.asyncio
 async def test_the_server_expires_who_stays_away(
     harness: StoreHarness, store: MetadataStore
 ) -> None:
@@ -496,7 +467,6 @@ async def test_the_server_expires_who_stays_away(
     await state_is(store, SessionState.EXPIRED)
 
 
-@pytest.mark.asyncio
 async def test_expired_is_final_until_restarted(
     harness: StoreHarness, store: MetadataStore
 ) -> None:
@@ -521,14 +491,12 @@ async def test_expired_is_final_until_restarted(
     assert created.ephemeral_owner == store.session_id
 
 
-@pytest.mark.asyncio
 async def test_restart_is_only_for_expired_sessions(store: MetadataStore) -> None:
     with pytest.raises(StoreError):
         await store.restart_session()
     assert store.state is SessionState.CONNECTED
 
 
-@pytest.mark.asyncio
 async def test_a_lost_reply_says_nothing_about_the_effect(
     harness: StoreHarness, store: MetadataStore
 ) -> None:
@@ -545,7 +513,6 @@ async def test_a_lost_reply_says_nothing_about_the_effect(
     assert (await store.get("/a"))[0] == b"two"
 
 
-@pytest.mark.asyncio
 async def test_a_lost_multi_reply_leaves_its_nodes_to_the_session(
     harness: StoreHarness, store: MetadataStore
 ) -> None:
@@ -559,7 +526,6 @@ async def test_a_lost_multi_reply_leaves_its_nodes_to_the_session(
     assert (await store.get("/epoch"))[0] == b"2"
 
 
-@pytest.mark.asyncio
 async def test_close_tells_nobody_and_refuses_calls(store: MetadataStore) -> None:
     states: list[SessionState] = []
     store.on_session.append(states.append)
@@ -571,7 +537,6 @@ async def test_close_tells_nobody_and_refuses_calls(store: MetadataStore) -> Non
     assert states == []
 
 
-@pytest.mark.asyncio
 async def test_start_fails_when_nothing_answers(harness: StoreHarness) -> None:
     store = await harness.unreachable()
     with pytest.raises(StoreDisconnectedError):

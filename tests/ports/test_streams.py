@@ -104,7 +104,6 @@ async def world() -> AsyncIterator[World]:
 # ---- servers and connections
 
 
-@pytest.mark.asyncio
 async def test_a_server_that_does_not_serve_yet_refuses(world: World) -> None:
     server, accepted = await world.serve(start_serving=False)
     assert not server.is_serving()
@@ -118,7 +117,6 @@ async def test_a_server_that_does_not_serve_yet_refuses(world: World) -> None:
     assert client.heard == accepted[0].heard == ["made"]
 
 
-@pytest.mark.asyncio
 async def test_nobody_listens(world: World) -> None:
     server, accepted = await world.serve()
     port = port_of(server)
@@ -130,7 +128,6 @@ async def test_nobody_listens(world: World) -> None:
     assert not accepted
 
 
-@pytest.mark.asyncio
 async def test_a_port_is_taken_until_its_server_closes(world: World) -> None:
     server, _ = await world.serve()
     port = port_of(server)
@@ -144,7 +141,6 @@ async def test_a_port_is_taken_until_its_server_closes(world: World) -> None:
     await until(lambda: accepted)
 
 
-@pytest.mark.asyncio
 async def test_closing_a_server_leaves_its_connections(world: World) -> None:
     server, accepted = await world.serve()
     client = await world.connect(port_of(server))
@@ -159,7 +155,6 @@ async def test_closing_a_server_leaves_its_connections(world: World) -> None:
         await world.connect(port)
 
 
-@pytest.mark.asyncio
 async def test_each_end_knows_both_addresses(world: World) -> None:
     server, accepted = await world.serve()
     client = await world.connect(port_of(server))
@@ -174,7 +169,6 @@ async def test_each_end_knows_both_addresses(world: World) -> None:
     assert 0 < port < 65536
 
 
-@pytest.mark.asyncio
 async def test_connections_do_not_mix(world: World) -> None:
     server, accepted = await world.serve()
     clients = [await world.connect(port_of(server)) for _ in range(20)]
@@ -189,7 +183,6 @@ async def test_connections_do_not_mix(world: World) -> None:
     )
 
 
-@pytest.mark.asyncio
 async def test_who_stops_connecting_leaves_nothing_open(world: World) -> None:
     server, accepted = await world.serve()
     for rounds in range(6):
@@ -212,7 +205,6 @@ async def test_who_stops_connecting_leaves_nothing_open(world: World) -> None:
 # ---- bytes
 
 
-@pytest.mark.asyncio
 async def test_small_buffers_get_everything_in_order(world: World) -> None:
     client, server = await world.pair(server={"buffer_bytes": 7})
     client.transport.write(MEGABYTE[:10_000])
@@ -220,7 +212,6 @@ async def test_small_buffers_get_everything_in_order(world: World) -> None:
     assert server.received == MEGABYTE[:10_000]
 
 
-@pytest.mark.asyncio
 async def test_a_megabyte_each_way_in_many_writes(world: World) -> None:
     client, server = await world.pair({"buffer_bytes": 1000}, {"buffer_bytes": 65_536})
     for end in (client, server):
@@ -238,7 +229,6 @@ async def test_a_megabyte_each_way_in_many_writes(world: World) -> None:
     assert server.received == MEGABYTE
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_written_by_nothing(world: World) -> None:
     client, server = await world.pair()
     client.transport.write(b"")
@@ -247,7 +237,6 @@ async def test_nothing_is_written_by_nothing(world: World) -> None:
     await until(lambda: server.received == b"x")
 
 
-@pytest.mark.asyncio
 async def test_what_is_said_at_once_is_heard(world: World) -> None:
     """The server speaks first; both speak before they have heard anything."""
 
@@ -271,7 +260,6 @@ def fill(end: End) -> int:
     return written
 
 
-@pytest.mark.asyncio
 async def test_back_pressure(world: World) -> None:
     client, server = await world.pair(
         server={"buffer_bytes": 2**20, "on_made": lambda end: end.transport.pause_reading()}
@@ -287,7 +275,6 @@ async def test_back_pressure(world: World) -> None:
     await until(lambda: client.transport.get_write_buffer_size() == 0)
 
 
-@pytest.mark.asyncio
 async def test_limits_of_the_write_buffer(world: World) -> None:
     client, server = await world.pair(
         server={"buffer_bytes": 2**20, "on_made": lambda end: end.transport.pause_reading()}
@@ -308,7 +295,6 @@ async def test_limits_of_the_write_buffer(world: World) -> None:
     assert client.transport.get_write_buffer_size() == 0
 
 
-@pytest.mark.asyncio
 async def test_who_pauses_reading_reads_nothing(world: World) -> None:
     client, server = await world.pair(
         server={"buffer_bytes": 10, "on_read": lambda end: end.transport.pause_reading()}
@@ -333,7 +319,6 @@ def has_at_least(end: End, size: int) -> bool:
 # ---- the end of the stream
 
 
-@pytest.mark.asyncio
 async def test_half_closed_connections_go_on_the_other_way(world: World) -> None:
     client, server = await world.pair(server={"stay_open": True})
     assert client.transport.can_write_eof()
@@ -355,7 +340,6 @@ async def test_half_closed_connections_go_on_the_other_way(world: World) -> None
     assert server.error is None
 
 
-@pytest.mark.asyncio
 async def test_an_end_that_does_not_stay_open_closes_at_the_end_of_the_stream(
     world: World,
 ) -> None:
@@ -369,7 +353,6 @@ async def test_an_end_that_does_not_stay_open_closes_at_the_end_of_the_stream(
     assert server.error is None
 
 
-@pytest.mark.asyncio
 async def test_close_flushes_what_was_written(world: World) -> None:
     client, server = await world.pair()
     client.transport.write(MEGABYTE)
@@ -384,7 +367,6 @@ async def test_close_flushes_what_was_written(world: World) -> None:
     assert server.error is None
 
 
-@pytest.mark.asyncio
 async def test_who_closes_reads_no_more(world: World) -> None:
     client, server = await world.pair(client={"buffer_bytes": 10})
     client.transport.close()
@@ -394,7 +376,6 @@ async def test_who_closes_reads_no_more(world: World) -> None:
     assert client.heard[-1] == "lost"
 
 
-@pytest.mark.asyncio
 async def test_closing_in_a_read(world: World) -> None:
     client, server = await world.pair(
         server={"buffer_bytes": 10, "on_read": lambda end: end.transport.close()}
@@ -406,7 +387,6 @@ async def test_closing_in_a_read(world: World) -> None:
     assert server.error is None
 
 
-@pytest.mark.asyncio
 async def test_abort_drops_what_is_unsent(world: World) -> None:
     client, server = await world.pair(
         server={"buffer_bytes": 2**20, "on_made": lambda end: end.transport.pause_reading()}
@@ -422,7 +402,6 @@ async def test_abort_drops_what_is_unsent(world: World) -> None:
     assert server.received == (MEGABYTE * (written // len(MEGABYTE)))[: len(server.received)]
 
 
-@pytest.mark.asyncio
 async def test_leaving_with_bytes_unread_is_an_error_for_the_other_end(world: World) -> None:
     client, server = await world.pair(
         server={"buffer_bytes": 1, "on_read": lambda end: end.transport.pause_reading()}
@@ -435,7 +414,6 @@ async def test_leaving_with_bytes_unread_is_an_error_for_the_other_end(world: Wo
     assert server.error is None
 
 
-@pytest.mark.asyncio
 async def test_writing_to_an_end_that_is_gone_ends_in_an_error(world: World) -> None:
     client, server = await world.pair(client={"stay_open": True})
     server.transport.close()
@@ -452,7 +430,6 @@ async def test_writing_to_an_end_that_is_gone_ends_in_an_error(world: World) -> 
     assert isinstance(client.error, ConnectionResetError | BrokenPipeError)
 
 
-@pytest.mark.asyncio
 async def test_ends_of_ends_are_told_once(world: World) -> None:
     client, server = await world.pair()
     client.transport.write(b"x")
@@ -470,7 +447,6 @@ async def test_ends_of_ends_are_told_once(world: World) -> None:
 # ---- protocols that fail
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("event", ["on_read", "on_eof"])
 async def test_a_protocol_that_fails_loses_its_connection(world: World, event: str) -> None:
     class FailingError(Exception):
@@ -489,7 +465,6 @@ async def test_a_protocol_that_fails_loses_its_connection(world: World, event: s
     told.clear()
 
 
-@pytest.mark.asyncio
 async def test_a_protocol_without_a_buffer_loses_its_connection(world: World) -> None:
     client, server = await world.pair(server={"buffer_bytes": 0})
     client.transport.write(b"x")

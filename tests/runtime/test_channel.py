@@ -154,7 +154,6 @@ class Heard:
             self.messages.append(reply.message)
 
 
-@pytest.mark.asyncio
 async def test_call() -> None:
     async with serving() as port, channel_to(port) as channel:
         assert channel.versions == {0: 3}
@@ -165,7 +164,6 @@ async def test_call() -> None:
         assert channel.in_flight == 0
 
 
-@pytest.mark.asyncio
 async def test_callbacks_hear_replies_in_the_order_of_requests() -> None:
     async with serving() as port, channel_to(port) as channel:
         heard = Heard()
@@ -177,7 +175,6 @@ async def test_callbacks_hear_replies_in_the_order_of_requests() -> None:
         assert heard.errors == []
 
 
-@pytest.mark.asyncio
 async def test_a_oneway_request_waits_for_nothing() -> None:
     async with serving() as port, channel_to(port) as channel:
         channel.send_oneway("quiet")
@@ -190,7 +187,6 @@ def test_the_machine_of_the_protocol_fits() -> None:
     assert not machine.versions
 
 
-@pytest.mark.asyncio
 async def test_nobody_listens() -> None:
     async with serving() as port:
         pass
@@ -198,7 +194,6 @@ async def test_nobody_listens() -> None:
         await RequestChannel.open("127.0.0.1", port, LineMachine())
 
 
-@pytest.mark.asyncio
 async def test_nobody_listens_at_any_address_of_a_name() -> None:
     async with serving() as port:
         pass
@@ -206,7 +201,6 @@ async def test_nobody_listens_at_any_address_of_a_name() -> None:
         await RequestChannel.open("localhost", port, LineMachine())
 
 
-@pytest.mark.asyncio
 async def test_a_silent_peer_is_given_up_in_time() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -216,7 +210,6 @@ async def test_a_silent_peer_is_given_up_in_time() -> None:
             await RequestChannel.open("127.0.0.1", port, LineMachine(), connect_timeout_s=0.05)
 
 
-@pytest.mark.asyncio
 async def test_a_handshake_that_makes_no_sense() -> None:
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\n")
@@ -267,7 +260,6 @@ def english(*, hangs_up: bool) -> Serve:
 
 
 @pytest.mark.parametrize("hangs_up", [False, True])
-@pytest.mark.asyncio
 async def test_a_handshake_that_is_not_understood_is_tried_once_more(hangs_up: bool) -> None:
     async with serving(english(hangs_up=hangs_up)) as port:
         machine = CorrectedMachine()
@@ -278,7 +270,6 @@ async def test_a_handshake_that_is_not_understood_is_tried_once_more(hangs_up: b
         await channel.wait_closed()
 
 
-@pytest.mark.asyncio
 async def test_a_peer_that_hangs_up_during_the_handshake() -> None:
     async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
@@ -288,7 +279,6 @@ async def test_a_peer_that_hangs_up_during_the_handshake() -> None:
             await RequestChannel.open("127.0.0.1", port, LineMachine())
 
 
-@pytest.mark.asyncio
 async def test_the_peer_hangs_up() -> None:
     async with serving(after_hello(None)) as port, channel_to(port) as channel:
         causes: list[BaseException | None] = []
@@ -302,7 +292,6 @@ async def test_the_peer_hangs_up() -> None:
         assert len(causes) == 1
 
 
-@pytest.mark.asyncio
 async def test_bytes_that_make_no_sense_end_the_channel() -> None:
     async with serving(after_hello(b"2 one\nnonsense\n")) as port, channel_to(port) as channel:
         causes: list[BaseException | None] = []
@@ -314,7 +303,6 @@ async def test_bytes_that_make_no_sense_end_the_channel() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"1 hello\n", b"3 one\n", b"2 one\n2 one\n"])
-@pytest.mark.asyncio
 async def test_an_answer_that_was_not_asked_for_ends_the_channel(answer: bytes) -> None:
     async with serving(after_hello(answer)) as port, channel_to(port) as channel:
         heard = Heard()
@@ -323,7 +311,6 @@ async def test_an_answer_that_was_not_asked_for_ends_the_channel(answer: bytes) 
         assert len(heard.messages) + len(heard.errors) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_call_that_times_out_closes_the_channel() -> None:
     async with serving() as port, channel_to(port) as channel:
         heard = Heard()
@@ -334,7 +321,6 @@ async def test_a_call_that_times_out_closes_the_channel() -> None:
         assert len(heard.errors) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_cancelled_call_leaves_the_channel_in_order() -> None:
     async with serving() as port, channel_to(port) as channel:
         first = asyncio.create_task(channel.call("first", timeout_s=5))
@@ -344,7 +330,6 @@ async def test_a_cancelled_call_leaves_the_channel_in_order() -> None:
         assert first.cancelled()
 
 
-@pytest.mark.asyncio
 async def test_closing_tells_everybody_once() -> None:
     async with serving() as port, channel_to(port) as channel:
         causes: list[BaseException | None] = []
@@ -361,7 +346,6 @@ async def test_closing_tells_everybody_once() -> None:
         assert repr(channel) == f"<RequestChannel 127.0.0.1:{port} closed>"
 
 
-@pytest.mark.asyncio
 async def test_what_was_written_before_a_close_arrives() -> None:
     lines: list[bytes] = []
 
@@ -380,7 +364,6 @@ async def test_what_was_written_before_a_close_arrives() -> None:
         await eventually(lambda: len(lines) == 9)
 
 
-@pytest.mark.asyncio
 async def test_a_dead_channel_says_that_nothing_was_sent() -> None:
     async with serving() as port, channel_to(port) as channel:
         channel.close()
@@ -397,7 +380,6 @@ async def test_a_dead_channel_says_that_nothing_was_sent() -> None:
             await channel.drain()
 
 
-@pytest.mark.asyncio
 async def test_a_request_that_cannot_be_written_is_not_sent() -> None:
     async with serving() as port, channel_to(port) as channel:
         heard = Heard()
@@ -408,7 +390,6 @@ async def test_a_request_that_cannot_be_written_is_not_sent() -> None:
         assert heard.errors == []
 
 
-@pytest.mark.asyncio
 async def test_a_callback_that_fails_hurts_nobody_else() -> None:
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
@@ -425,7 +406,6 @@ async def test_a_callback_that_fails_hurts_nobody_else() -> None:
     assert [str(problem["exception"]) for problem in problems] == ["a bug in the caller"]
 
 
-@pytest.mark.asyncio
 async def test_a_callback_may_close_the_channel() -> None:
     async with serving() as port, channel_to(port) as channel:
         heard = Heard()
@@ -436,7 +416,6 @@ async def test_a_callback_may_close_the_channel() -> None:
         assert [str(error) for error in heard.errors] == [f"127.0.0.1:{port}: from a callback"]
 
 
-@pytest.mark.asyncio
 async def test_drain_waits_for_a_slow_reader() -> None:
     reading = asyncio.Event()
 
@@ -460,7 +439,6 @@ async def test_drain_waits_for_a_slow_reader() -> None:
         assert not channel.paused
 
 
-@pytest.mark.asyncio
 async def test_drain_hears_of_the_channels_death() -> None:
     reading = asyncio.Event()
 

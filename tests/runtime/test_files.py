@@ -117,7 +117,6 @@ def test_another_process_holds_the_lock(tmp_path: Path) -> None:
     SystemFiles().lock(path).release()
 
 
-@pytest.mark.asyncio
 async def test_remove_tree_does_not_follow_links(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").touch()
@@ -127,7 +126,6 @@ async def test_remove_tree_does_not_follow_links(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "kept") == ["file"]
 
 
-@pytest.mark.asyncio
 async def test_a_large_atomic_write(tmp_path: Path) -> None:
     data = os.urandom(1 << 20)
     files = SystemFiles()

@@ -39,7 +39,6 @@ async def serving(answer: Answerer = echo) -> AsyncIterator[HttpPort]:
         await eventually(lambda: port.connection_count == 0)
 
 
-@pytest.mark.asyncio
 async def test_get_and_head() -> None:
     async with serving() as port:
         got = await get(port.address, "/a%20b?c=d")
@@ -52,7 +51,6 @@ async def test_get_and_head() -> None:
         assert head.headers["content-length"] == str(len(got.body))
 
 
-@pytest.mark.asyncio
 async def test_a_connection_is_kept_and_requests_are_answered_in_order() -> None:
     async with serving() as port:
         requests = b"".join(
@@ -72,7 +70,6 @@ BAD = {
 }
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("name", BAD)
 async def test_what_is_refused(name: str) -> None:
     async def never(_: Request) -> Response:
@@ -86,7 +83,6 @@ async def test_what_is_refused(name: str) -> None:
         await eventually(lambda: port.connection_count == 0)
 
 
-@pytest.mark.asyncio
 async def test_too_many_connections_are_refused_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -104,7 +100,6 @@ async def test_too_many_connections_are_refused_and_the_others_go_on(
             writer.close()
 
 
-@pytest.mark.asyncio
 async def test_who_sends_nothing_or_only_a_part_is_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -127,7 +122,6 @@ async def test_who_sends_nothing_or_only_a_part_is_let_go(
         assert parse(raw).text == "you asked for /kept", "then it was let go as well"
 
 
-@pytest.mark.asyncio
 async def test_an_answer_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     async def slow(_: Request) -> Response:
         await asyncio.sleep(0.5)
@@ -138,7 +132,6 @@ async def test_an_answer_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) ->
         assert await send(port.address, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n") == b""
 
 
-@pytest.mark.asyncio
 async def test_a_sender_without_end_does_not_fill_the_memory() -> None:
     """While one request is being answered, no more is read than the socket holds."""
     release = asyncio.Event()
@@ -157,7 +150,6 @@ async def test_a_sender_without_end_does_not_fill_the_memory() -> None:
         writer.transport.abort()
 
 
-@pytest.mark.asyncio
 @pytest.mark.slow
 async def test_it_closes_in_time_whatever_peers_do() -> None:
     """One is silent, one is half way, one does not take its answer, one waits for ever."""
@@ -193,7 +185,6 @@ async def test_it_closes_in_time_whatever_peers_do() -> None:
             sock.close()
 
 
-@pytest.mark.asyncio
 async def test_signals_stay_with_who_has_them() -> None:
     loop = asyncio.get_running_loop()
     heard: list[str] = []
@@ -216,7 +207,6 @@ async def test_signals_stay_with_who_has_them() -> None:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-@pytest.mark.asyncio
 async def test_logging_is_left_as_it_is() -> None:
     loggers = [logging.getLogger(name) for name in (None, "uvicorn", "uvicorn.error", "asyncio")]
 
@@ -229,13 +219,11 @@ async def test_logging_is_left_as_it_is() -> None:
         assert state() == before
 
 
-@pytest.mark.asyncio
 async def test_a_taken_port_is_an_error() -> None:
     async with serving() as port:
         with pytest.raises(OSError, match="in use"):
             await port_of().start(*port.address)
 
 
-@pytest.mark.asyncio
 async def test_one_that_never_started_can_be_closed() -> None:
     await port_of().close()

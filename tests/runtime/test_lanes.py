@@ -31,7 +31,6 @@ print("ended")
 """
 
 
-@pytest.mark.asyncio
 async def test_results_and_errors_come_back() -> None:
     loop = asyncio.get_running_loop()
     lane = Lane("disk")
@@ -41,7 +40,6 @@ async def test_results_and_errors_come_back() -> None:
     lane.shutdown()
 
 
-@pytest.mark.asyncio
 async def test_so_many_at_a_time_in_threads_of_its_own() -> None:
     loop = asyncio.get_running_loop()
     lane = Lane("disk", 2)
@@ -61,7 +59,6 @@ async def test_so_many_at_a_time_in_threads_of_its_own() -> None:
     lane.shutdown()
 
 
-@pytest.mark.asyncio
 async def test_a_thread_that_is_free_is_used_again() -> None:
     loop = asyncio.get_running_loop()
     lane = Lane("disk", 8)
@@ -73,7 +70,6 @@ async def test_a_thread_that_is_free_is_used_again() -> None:
     lane.shutdown()
 
 
-@pytest.mark.asyncio
 async def test_a_lane_that_hangs_holds_up_no_other() -> None:
     loop = asyncio.get_running_loop()
     hung, other = Lane("hung"), Lane("other")

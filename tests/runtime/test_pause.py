@@ -9,13 +9,11 @@ import pytest
 from oncelog_runtime.pause import Pause
 
 
-@pytest.mark.asyncio
 async def test_it_ends_in_its_time() -> None:
     await Pause().sleep(0.001)
     await Pause().sleep(0)
 
 
-@pytest.mark.asyncio
 async def test_it_ends_early_and_sleeps_again() -> None:
     pause, rounds = Pause(), 0
 
@@ -37,7 +35,6 @@ async def test_it_ends_early_and_sleeps_again() -> None:
         await task
 
 
-@pytest.mark.asyncio
 async def test_a_change_while_nobody_sleeps_is_not_slept_through() -> None:
     pause = Pause()
     pause.end()

@@ -14,7 +14,6 @@ async def fail(message: str) -> None:
     raise RuntimeError(message)
 
 
-@pytest.mark.asyncio
 async def test_a_result_can_be_awaited() -> None:
     async def answer() -> int:
         return 42
@@ -27,7 +26,6 @@ async def test_a_result_can_be_awaited() -> None:
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_a_failure_is_logged_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[tuple[str, str]] = []
     tasks = Tasks("owner", lambda name, error: heard.append((name, str(error))))
@@ -42,7 +40,6 @@ async def test_a_failure_is_logged_and_reported_once(caplog: pytest.LogCaptureFi
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_close_cancels_newest_first_and_waits() -> None:
     ended: list[str] = []
 
@@ -67,7 +64,6 @@ async def test_close_cancels_newest_first_and_waits() -> None:
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_a_failure_while_closing_is_reported_too(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         try:
@@ -83,7 +79,6 @@ async def test_a_failure_while_closing_is_reported_too(caplog: pytest.LogCapture
     assert heard == ["loop: cleaning up failed"]
 
 
-@pytest.mark.asyncio
 async def test_a_member_may_close_the_group() -> None:
     tasks = Tasks("owner")
     others = tasks.spawn("other", asyncio.Event().wait())
@@ -96,7 +91,6 @@ async def test_a_member_may_close_the_group() -> None:
     assert others.cancelled()
 
 
-@pytest.mark.asyncio
 async def test_nothing_starts_after_close() -> None:
     tasks = Tasks("owner")
     await tasks.close()

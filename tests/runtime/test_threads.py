@@ -11,7 +11,6 @@ from oncelog_runtime.threads import Threads
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 async def test_results_and_errors_come_back() -> None:
     threads = Threads(2, "test")
     assert await threads.call(divmod, 7, 2) == (3, 1)
@@ -22,7 +21,6 @@ async def test_results_and_errors_come_back() -> None:
     threads.close()
 
 
-@pytest.mark.asyncio
 async def test_so_many_at_a_time_and_not_in_the_loops_thread() -> None:
     threads = Threads(3, "test")
     running: list[str] = []
@@ -43,7 +41,6 @@ async def test_so_many_at_a_time_and_not_in_the_loops_thread() -> None:
     threads.close()
 
 
-@pytest.mark.asyncio
 async def test_closing_leaves_behind_what_has_begun() -> None:
     threads = Threads(1, "test")
     gate, done = threading.Event(), threading.Event()

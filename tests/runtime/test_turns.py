@@ -51,7 +51,6 @@ def test_a_long_turn_is_counted_and_named(
         runner.run(work())
 
 
-@pytest.mark.asyncio
 async def test_an_idle_loop_is_seldom_looked_at_and_a_long_turn_is_still_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,7 +110,6 @@ def test_a_loop_that_waits_is_not_asked(
     assert asked < 15  # of 25 looks; the first turns of a loop may be seen
 
 
-@pytest.mark.asyncio
 async def test_short_turns_are_nobodys_business_and_stopping_ends_the_thread() -> None:
     threads = threading.active_count()
     found: list[LongTurn] = []

@@ -41,7 +41,6 @@ def test_a_test_that_blocks() -> None:
             assert consumer.getone().value == b"x"
 
 
-@pytest.mark.asyncio
 async def test_a_test_that_awaits() -> None:
     async with AsyncCluster(brokers=2) as cluster:
         topic = await cluster.create_topic("t", replication_factor=2)
@@ -54,7 +53,6 @@ async def test_a_test_that_awaits() -> None:
             assert (await consumer.getone()).value == b"x"
 
 
-@pytest.mark.asyncio
 async def test_blocking_calls_in_a_coroutine_say_what_to_use(oncelog_cluster: Cluster) -> None:
     with pytest.raises(RuntimeError, match=r"use await cluster\.aio\.create_topic\(\.\.\.\)"):
         oncelog_cluster.create_topic("t")
@@ -75,7 +73,6 @@ def test_conditions_of_the_tests_own(oncelog_cluster: Cluster) -> None:
         oncelog_cluster.eventually(lambda: False, timeout_s=0.02, what="never")
 
 
-@pytest.mark.asyncio
 async def test_conditions_that_are_awaited(oncelog_cluster: Cluster) -> None:
     cluster, seen = oncelog_cluster.aio, []
 

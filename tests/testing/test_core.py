@@ -50,7 +50,6 @@ def test_records_that_do_not_come(oncelog_cluster: Cluster, oncelog_topic: str) 
         oncelog_cluster.wait_for_records(oncelog_topic, 2, timeout_s=0.1)
 
 
-@pytest.mark.asyncio
 async def test_records_that_come_later(oncelog_cluster: Cluster, oncelog_topic: str) -> None:
     cluster = oncelog_cluster.aio
     waiting = asyncio.ensure_future(cluster.wait_for_records(oncelog_topic, 3))
@@ -96,7 +95,6 @@ def test_a_silent_member_leaves_its_group(oncelog_cluster: Cluster, oncelog_topi
             assert oncelog_cluster.group("silent").state == "Empty"
 
 
-@pytest.mark.asyncio
 async def test_a_transaction_that_takes_too_long(
     oncelog_cluster: Cluster, oncelog_topic: str, oncelog_name: str
 ) -> None:
@@ -222,7 +220,6 @@ def test_what_is_waited_for_is_named(oncelog_cluster: Cluster, oncelog_topic: st
         _ = oncelog_cluster.bootstrap
 
 
-@pytest.mark.asyncio
 async def test_groups(oncelog_cluster: Cluster, oncelog_name: str) -> None:
     cluster = oncelog_cluster.aio
     topic = await cluster.create_topic(oncelog_name, partitions=2)

@@ -58,7 +58,6 @@ def test_without_other_brokers_a_pause_is_a_pause(
 
 
 @pytest.mark.oncelog(brokers=3)
-@pytest.mark.asyncio
 async def test_followers_that_are_cut_off_leave_the_isr(
     oncelog_cluster: Cluster, oncelog_topic: str
 ) -> None:
@@ -115,7 +114,6 @@ def test_a_sync_that_fails_ends_the_broker(oncelog_cluster: Cluster, oncelog_top
 
 
 @pytest.mark.oncelog(flush_inline_bytes_max=0)
-@pytest.mark.asyncio
 async def test_a_slow_disk_takes_the_clusters_time(
     oncelog_cluster: Cluster, oncelog_topic: str
 ) -> None:

@@ -64,7 +64,6 @@ def test_a_lost_request_did_not_happen(oncelog_cluster: Cluster, oncelog_topic: 
     assert values(oncelog_cluster, oncelog_topic) == [b"x"]
 
 
-@pytest.mark.asyncio
 async def test_a_delay_is_of_the_clusters_time(
     oncelog_cluster: Cluster, oncelog_topic: str
 ) -> None:
@@ -80,7 +79,6 @@ async def test_a_delay_is_of_the_clusters_time(
             await asyncio.wait_for(sending, 10)
 
 
-@pytest.mark.asyncio
 async def test_held_requests_go_on_in_their_order(
     oncelog_cluster: Cluster, oncelog_topic: str
 ) -> None:
@@ -113,7 +111,6 @@ def test_a_topic_that_is_not_there_yet(oncelog_cluster: Cluster, oncelog_topic: 
         pass
 
 
-@pytest.mark.asyncio
 async def test_a_fetch_that_fails_is_made_again(
     oncelog_cluster: Cluster, oncelog_topic: str
 ) -> None:

@@ -19,8 +19,6 @@ from oncelog_testing.fleet import Fleet
 from support.cluster import Cluster
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest_asyncio.fixture
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:

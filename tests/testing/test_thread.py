@@ -29,7 +29,6 @@ def test_calls_return_what_was_returned_and_raise_what_was_raised(thread: Cluste
         thread.call(answer(-1), "answer")
 
 
-@pytest.mark.asyncio
 async def test_a_call_from_inside_of_a_loop_is_refused(thread: ClusterThread) -> None:
     async def never() -> None: ...
 

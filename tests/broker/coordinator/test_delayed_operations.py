@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from oncelog_broker.coordinator.led_shard import RESUMED_COUNT_MAX
 from oncelog_broker.coordinator.result import Delay, DelayedOperations, Result
 from oncelog_protocol.errors import (
@@ -18,8 +16,6 @@ from oncelog_protocol.errors import (
 )
 from support.coordinators import Bench, TextShard
 from support.waiting import eventually
-
-pytestmark = pytest.mark.asyncio
 
 NOT_HERE = NotCoordinatorError.code
 NOT_AVAILABLE = CoordinatorNotAvailableError.code

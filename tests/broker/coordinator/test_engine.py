@@ -27,8 +27,6 @@ from support.coordinators import MemoryPartition, MemoryWriter, TextShard
 from support.waiting import eventually
 from unsafe.coordinators import without
 
-pytestmark = pytest.mark.asyncio
-
 TOPIC = "__consumer_offsets"
 COUNT = 4
 LOADING = CoordinatorLoadInProgressError.code

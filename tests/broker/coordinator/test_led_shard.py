@@ -39,8 +39,6 @@ from oncelog_protocol.errors import (
 from support.coordinators import TP, Bench, MemoryWriter, TextShard
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 NOT_HERE = NotCoordinatorError.code
 NOT_AVAILABLE = CoordinatorNotAvailableError.code
 TIMED_OUT = RequestTimedOutError.code

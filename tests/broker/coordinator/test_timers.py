@@ -16,8 +16,6 @@ from oncelog_broker.coordinator.timers import (
 )
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 class Ran:
     """Timers run operations that note their names."""

@@ -528,7 +528,6 @@ def test_the_dirtiest_log_goes_first() -> None:
     assert logs[0].swaps > before[0]
 
 
-@pytest.mark.asyncio
 async def test_it_runs_beside_everything_else() -> None:
     files = MemoryFiles("/data")
     manager = LogManager(

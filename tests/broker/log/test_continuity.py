@@ -81,7 +81,6 @@ class Machine:
 # ---------------------------------------------------------------- kinds of stops
 
 
-@pytest.mark.asyncio
 async def test_a_new_broker_has_nothing_from_before() -> None:
     machine = Machine()
     assert await machine.start() == NOTHING
@@ -90,7 +89,6 @@ async def test_a_new_broker_has_nothing_from_before() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("flush", ["commit", "interval"])
 async def test_a_clean_stop_keeps_everything(flush: str) -> None:
     machine = Machine()
@@ -103,7 +101,6 @@ async def test_a_clean_stop_keeps_everything(flush: str) -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("flush", "keep", "claim"),
     [
@@ -126,7 +123,6 @@ async def test_crashes(flush: str, keep: Keep, claim: KeptData) -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_power_cut_after_a_kill_takes_nothing_that_a_start_has_kept() -> None:
     machine = Machine()
     await machine.start()
@@ -142,7 +138,6 @@ async def test_a_power_cut_after_a_kill_takes_nothing_that_a_start_has_kept() ->
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_loss_is_not_forgotten_before_it_was_registered() -> None:
     machine = Machine()
     await machine.start()
@@ -159,7 +154,6 @@ async def test_a_loss_is_not_forgotten_before_it_was_registered() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_registration_whose_epoch_was_not_learnt() -> None:
     machine = Machine()
     await machine.start()
@@ -170,7 +164,6 @@ async def test_a_registration_whose_epoch_was_not_learnt() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_registering_again_while_alive_keeps_everything() -> None:
     machine = Machine()
     await machine.start()
@@ -188,7 +181,6 @@ async def test_registering_again_while_alive_keeps_everything() -> None:
 # ---------------------------------------------------------------- directories
 
 
-@pytest.mark.asyncio
 async def test_another_disk_in_the_place_of_one() -> None:
     machine = Machine("/a", "/b")
     await machine.start()
@@ -213,7 +205,6 @@ def _listed(machine: Machine) -> list[tuple[int, int | None, list[int]]]:
     return [(each.since, each.until, sorted(each.partitions["id"])) for each in found]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("replaced", ["/a", "/b"])
 async def test_a_sound_directory_vouches_for_what_lies_in_it(replaced: str) -> None:
     machine = Machine("/a", "/b")
@@ -238,7 +229,6 @@ async def test_a_sound_directory_vouches_for_what_lies_in_it(replaced: str) -> N
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_sound_directory_vouches_also_after_a_start_that_came_to_nothing() -> None:
     machine = Machine("/a", "/b")
     await machine.start()
@@ -252,7 +242,6 @@ async def test_a_sound_directory_vouches_also_after_a_start_that_came_to_nothing
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_that_lost_its_tail_vouches_for_nothing() -> None:
     machine = Machine("/a", "/b")
     await machine.start()
@@ -271,7 +260,6 @@ async def test_a_directory_that_lost_its_tail_vouches_for_nothing() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_the_store_knows_of_a_directory_that_may_have_lost_its_tail() -> None:
     machine = Machine("/a", "/b")
     await machine.start()
@@ -284,7 +272,6 @@ async def test_the_store_knows_of_a_directory_that_may_have_lost_its_tail() -> N
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_files_of_an_older_release_speak_for_all_directories() -> None:
     machine = Machine("/a", "/b")
     await machine.start()
@@ -302,7 +289,6 @@ async def test_files_of_an_older_release_speak_for_all_directories() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_an_empty_disk() -> None:
     machine = Machine()
     await machine.start()
@@ -312,7 +298,6 @@ async def test_an_empty_disk() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_more_and_a_directory_less() -> None:
     machine = Machine("/a", "/b")
     await machine.start()
@@ -325,7 +310,6 @@ async def test_a_directory_more_and_a_directory_less() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_from_a_backup_remembers_less() -> None:
     machine = Machine()
     await machine.start()
@@ -338,7 +322,6 @@ async def test_a_directory_from_a_backup_remembers_less() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_one_of_several_directories_from_a_backup() -> None:
     machine = Machine("/a", "/b")
     await machine.start()
@@ -351,7 +334,6 @@ async def test_one_of_several_directories_from_a_backup() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_that_does_not_answer_is_not_a_missing_one() -> None:
     machine = Machine("/a", "/b")
     await machine.start()
@@ -363,7 +345,6 @@ async def test_a_directory_that_does_not_answer_is_not_a_missing_one() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_that_was_away_for_several_lives_and_comes_back_as_it_was() -> None:
     machine = Machine("/a", "/b")
     await machine.start()
@@ -384,7 +365,6 @@ async def test_a_directory_that_was_away_for_several_lives_and_comes_back_as_it_
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_that_fails_while_the_registration_is_written() -> None:
     machine = Machine("/a", "/b")
     await machine.start()
@@ -398,7 +378,6 @@ async def test_a_directory_that_fails_while_the_registration_is_written() -> Non
     await machine.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("failed", ["/a", "/b"])
 async def test_a_directory_that_failed_before_the_broker_registered_again(failed: str) -> None:
     """Seed 80591: the session expired while a directory was away that held the last copy."""
@@ -427,7 +406,6 @@ def _continuity(machine: Machine) -> tuple[Continuity, LogManager]:
     return machine.logs.continuity, machine.logs
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("clean", [True, False])
 async def test_directories_of_an_older_release(clean: bool) -> None:
     machine = Machine()
@@ -439,7 +417,6 @@ async def test_directories_of_an_older_release(clean: bool) -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("byte", range(0, 210, 7))
 async def test_a_damaged_file_claims_nothing(byte: int) -> None:
     machine = Machine()
@@ -453,7 +430,6 @@ async def test_a_damaged_file_claims_nothing(byte: int) -> None:
 # ---------------------------------------------------------------- what cannot be written
 
 
-@pytest.mark.asyncio
 async def test_a_full_disk_does_not_stop_who_has_lost_nothing() -> None:
     machine = Machine()
     await machine.start()
@@ -468,7 +444,6 @@ async def test_a_full_disk_does_not_stop_who_has_lost_nothing() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("flush", ["commit", "interval"])
 @pytest.mark.parametrize("then", ["all", "none"])
 @pytest.mark.parametrize("first", ["all", "none"])
@@ -496,7 +471,6 @@ async def test_what_counts_after_a_start_on_a_full_disk_is_judged_as_any(
     assert checkpoint.CONTINUITY_LEFT not in names, "it has been written since"
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("left", "times"), [("all", 2), ("none", 0)])
 async def test_what_is_found_is_written_again_unless_the_machine_has_restarted(
     left: Keep, times: int
@@ -522,7 +496,6 @@ async def test_what_is_found_is_written_again_unless_the_machine_has_restarted(
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_full_disk_does_not_pass_for_an_earlier_run_of_the_machine() -> None:
     """The next process would believe that what it reads is on the disk."""
     machine = Machine()
@@ -540,7 +513,6 @@ async def test_a_full_disk_does_not_pass_for_an_earlier_run_of_the_machine() -> 
     await machine.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 async def test_a_loss_that_cannot_be_written_stops_the_directory(error: int) -> None:
     machine = Machine()
@@ -554,7 +526,6 @@ async def test_a_loss_that_cannot_be_written_stops_the_directory(error: int) -> 
     await machine.logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_nothing_counts_unsynced_before_that_is_written() -> None:
     machine = Machine()
     await machine.start()

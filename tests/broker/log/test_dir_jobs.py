@@ -12,7 +12,6 @@ from oncelog_testing.memory.files import MemoryFiles
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 async def test_jobs_return_and_raise() -> None:
     jobs = DirJobs("/d", MemoryFiles("/d"))
     assert await jobs.run(divmod, 7, 2) == (3, 1)
@@ -22,7 +21,6 @@ async def test_jobs_return_and_raise() -> None:
     jobs.close()
 
 
-@pytest.mark.asyncio
 async def test_a_file_is_replaced_durably() -> None:
     files = MemoryFiles("/d")
     jobs = DirJobs("/d", files)
@@ -32,7 +30,6 @@ async def test_a_file_is_replaced_durably() -> None:
     jobs.close()
 
 
-@pytest.mark.asyncio
 async def test_removals_are_not_waited_for_and_may_fail() -> None:
     files = MemoryFiles("/d")
     jobs = DirJobs("/d", files)
@@ -42,7 +39,6 @@ async def test_removals_are_not_waited_for_and_may_fail() -> None:
     jobs.close()
 
 
-@pytest.mark.asyncio
 async def test_who_waits_for_a_disk_that_hangs_is_let_go() -> None:
     jobs = DirJobs("/d", MemoryFiles("/d"))
     gate = threading.Event()
@@ -59,7 +55,6 @@ async def test_who_waits_for_a_disk_that_hangs_is_let_go() -> None:
     gate.set()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_that_hangs_holds_up_no_other() -> None:
     hung, sound = DirJobs("/a", MemoryFiles("/a")), DirJobs("/b", MemoryFiles("/b"))
     gate = threading.Event()

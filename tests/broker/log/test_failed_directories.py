@@ -27,7 +27,6 @@ async def fail_and_remount(machine: Machine, path: str, *, noted: bool, shorter:
     await logs._tasks.close()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("shorter", [True, False])
 async def test_a_failed_sync_and_a_remount_lose_the_tail_without_a_restart(shorter: bool) -> None:
     machine = Machine()
@@ -41,7 +40,6 @@ async def test_a_failed_sync_and_a_remount_lose_the_tail_without_a_restart(short
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_what_was_synced_when_a_directory_failed_is_kept() -> None:
     machine = Machine()
     await machine.start()
@@ -57,7 +55,6 @@ async def test_what_was_synced_when_a_directory_failed_is_kept() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_the_other_directories_remember_what_one_may_have_lost() -> None:
     machine = Machine("/d", "/e")
     await machine.start()
@@ -71,7 +68,6 @@ async def test_the_other_directories_remember_what_one_may_have_lost() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_that_comes_back_after_a_life_without_it_has_lost_its_tail() -> None:
     machine = Machine("/d", "/e")
     await machine.start()
@@ -87,7 +83,6 @@ async def test_a_directory_that_comes_back_after_a_life_without_it_has_lost_its_
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_the_store_remembers_what_no_directory_could() -> None:
     machine = Machine()
     await machine.start()
@@ -101,7 +96,6 @@ async def test_the_store_remembers_what_no_directory_could() -> None:
     await machine.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("flush", ["commit", "interval"])
 async def test_a_log_that_ends_below_its_checkpointed_high_watermark_has_lost(flush: str) -> None:
     machine = Machine()
@@ -125,7 +119,6 @@ async def test_a_log_that_ends_below_its_checkpointed_high_watermark_has_lost(fl
     await machine.stop()
 
 
-@pytest.mark.asyncio
 async def test_rot_in_one_log_says_nothing_of_the_others_in_its_directory() -> None:
     """The log ends where the rot lies, below its high watermark; what the broker held of other
     partitions was perhaps their last whole copy."""
@@ -147,7 +140,6 @@ async def test_rot_in_one_log_says_nothing_of_the_others_in_its_directory() -> N
     await machine.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("flush", ["commit", "interval"])
 async def test_holes_in_the_tail_of_a_directory_that_failed_are_no_rot(flush: str) -> None:
     machine = Machine()
@@ -172,7 +164,6 @@ async def test_holes_in_the_tail_of_a_directory_that_failed_are_no_rot(flush: st
     await machine.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("flush", ["commit", "interval"])
 async def test_a_directory_that_could_not_be_opened_after_a_kill_may_be_another_mount(
     flush: str,
@@ -202,7 +193,6 @@ async def test_a_directory_that_could_not_be_opened_after_a_kill_may_be_another_
     await machine.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("dirs", [("/d",), ("/d", "/e")])
 async def test_a_failure_is_noted_before_anything_else_is_done_about_it(
     dirs: tuple[str, ...],

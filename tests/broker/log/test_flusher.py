@@ -66,7 +66,6 @@ def make(interval_ms: int = 10, threads: int = 1) -> tuple[MemoryFiles, Flusher,
     return files, flusher, failures
 
 
-@pytest.mark.asyncio
 async def test_an_append_when_idle_is_synced_at_once_and_without_a_timer() -> None:
     files, flusher, _ = make()
     flusher.start(asyncio.get_running_loop())
@@ -78,7 +77,6 @@ async def test_an_append_when_idle_is_synced_at_once_and_without_a_timer() -> No
     assert flusher.rounds == 1
 
 
-@pytest.mark.asyncio
 async def test_appends_of_one_iteration_share_a_round() -> None:
     files, flusher, _ = make()
     flusher.start(asyncio.get_running_loop())
@@ -91,7 +89,6 @@ async def test_appends_of_one_iteration_share_a_round() -> None:
     assert flusher.rounds == 1
 
 
-@pytest.mark.asyncio
 async def test_what_comes_during_a_round_goes_into_the_next() -> None:
     files, flusher, _ = make()
     flusher.start(asyncio.get_running_loop())
@@ -108,7 +105,6 @@ async def test_what_comes_during_a_round_goes_into_the_next() -> None:
     assert flusher.rounds == 5
 
 
-@pytest.mark.asyncio
 async def test_what_may_wait_waits_for_the_interval_or_for_a_round() -> None:
     files, flusher, _ = make(interval_ms=20)
     flusher.start(asyncio.get_running_loop())
@@ -123,7 +119,6 @@ async def test_what_may_wait_waits_for_the_interval_or_for_a_round() -> None:
     assert (patient.synced, urgent.synced) == (2, 1)
 
 
-@pytest.mark.asyncio
 async def test_drain_waits_for_nothing_else() -> None:
     files, flusher, _ = make(interval_ms=3_600_000)
     flusher.start(asyncio.get_running_loop())
@@ -134,7 +129,6 @@ async def test_drain_waits_for_nothing_else() -> None:
     flusher.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_failed_sync_stops_for_good() -> None:
     files, flusher, failures = make()
     flusher.start(asyncio.get_running_loop())
@@ -151,7 +145,6 @@ async def test_a_failed_sync_stops_for_good() -> None:
     assert flusher.rounds == 1
 
 
-@pytest.mark.asyncio
 async def test_a_failed_directory_sync_counts_as_one() -> None:
     files, flusher, failures = make()
     flusher.start(asyncio.get_running_loop())
@@ -162,7 +155,6 @@ async def test_a_failed_directory_sync_counts_as_one() -> None:
     assert log.synced == 0
 
 
-@pytest.mark.asyncio
 async def test_a_callback_that_fails_does_not_stop_the_others() -> None:
     files, flusher, failures = make()
     flusher.start(asyncio.get_running_loop())
@@ -182,7 +174,6 @@ async def test_a_callback_that_fails_does_not_stop_the_others() -> None:
     assert failures == []
 
 
-@pytest.mark.asyncio
 async def test_a_forgotten_log_is_not_synced() -> None:
     files, flusher, _ = make()
     flusher.start(asyncio.get_running_loop())
@@ -194,7 +185,6 @@ async def test_a_forgotten_log_is_not_synced() -> None:
     assert log.finished == []
 
 
-@pytest.mark.asyncio
 async def test_after_stop_a_round_under_way_reports_nothing() -> None:
     files, flusher, failures = make()
     flusher.start(asyncio.get_running_loop())
@@ -223,7 +213,6 @@ def test_without_a_loop_rounds_run_on_demand() -> None:
     assert log.synced == 2
 
 
-@pytest.mark.asyncio
 async def test_files_synced_once_are_closed_after_the_round() -> None:
     files, flusher, _ = make()
     flusher.start(asyncio.get_running_loop())
@@ -245,7 +234,6 @@ async def test_files_synced_once_are_closed_after_the_round() -> None:
         once.append([b"x"])
 
 
-@pytest.mark.asyncio
 async def test_many_files_are_synced_side_by_side_and_names_after_all_of_them() -> None:
     threads = 4
     files, flusher, _ = make(threads=threads)
@@ -268,7 +256,6 @@ async def test_many_files_are_synced_side_by_side_and_names_after_all_of_them() 
     assert done == ["sync"] * len(logs) + ["sync_dir"]
 
 
-@pytest.mark.asyncio
 async def test_a_round_that_fails_in_one_thread_proves_nothing_of_any_file() -> None:
     files, flusher, failures = make(threads=4)
     flusher.start(asyncio.get_running_loop())
@@ -282,7 +269,6 @@ async def test_a_round_that_fails_in_one_thread_proves_nothing_of_any_file() -> 
     assert not any(log.finished for log in logs)
 
 
-@pytest.mark.asyncio
 async def test_a_round_is_of_so_many_logs_those_first_that_wait_longest() -> None:
     files, flusher, _ = make(threads=4)
     flusher.start(asyncio.get_running_loop())
@@ -293,7 +279,6 @@ async def test_a_round_is_of_so_many_logs_those_first_that_wait_longest() -> Non
     assert [log.rounds for log in logs] == [[1]] * ROUND_LOGS_MAX + [[2]] * 10
 
 
-@pytest.mark.asyncio
 async def test_new_logs_do_not_hold_up_those_with_records() -> None:
     files, flusher, _ = make()
     new = [OneFile(files, flusher, f"n{number}") for number in range(5 * ROUND_NEW_LOGS_MAX)]
@@ -357,7 +342,6 @@ def small(files: MemoryFiles, flusher: Flusher) -> tuple[CountingLoop, SmallWrit
     return loop, SmallWrites(files, flusher, "small")
 
 
-@pytest.mark.asyncio
 async def test_a_small_round_is_synced_on_the_loop_after_what_the_append_put_in_line() -> None:
     files, flusher, _ = make()
     loop, log = small(files, flusher)
@@ -370,7 +354,6 @@ async def test_a_small_round_is_synced_on_the_loop_after_what_the_append_put_in_
     assert files.durable_bytes("/d/small") == b"x"
 
 
-@pytest.mark.asyncio
 async def test_a_slow_disk_is_left_to_the_executor_for_a_while() -> None:
     files, flusher, _ = make()
     loop, log = small(files, flusher)
@@ -392,7 +375,6 @@ async def test_a_slow_disk_is_left_to_the_executor_for_a_while() -> None:
     assert (log.synced, loop.handed_over) == (3, 1)
 
 
-@pytest.mark.asyncio
 async def test_a_sync_that_fails_on_the_loop_stops_the_directory_too() -> None:
     files, flusher, failures = make()
     _, log = small(files, flusher)
@@ -405,7 +387,6 @@ async def test_a_sync_that_fails_on_the_loop_stops_the_directory_too() -> None:
     assert [failure.errno for failure in failures] == [errno.EIO]
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_synced_on_the_loop_when_that_is_switched_off() -> None:
     files = MemoryFiles("/d")
     failures: list[OSError] = []
@@ -434,7 +415,6 @@ class HungFiles(MemoryFiles):
         super().sync_dir(path)
 
 
-@pytest.mark.asyncio
 async def test_a_sync_that_does_not_end_is_given_up_and_its_files_stay_open() -> None:
     files = HungFiles()
     failures: list[OSError] = []
@@ -460,7 +440,6 @@ async def test_a_sync_that_does_not_end_is_given_up_and_its_files_stay_open() ->
     assert (log.synced, len(failures)) == (0, 1), "whatever comes of it"
 
 
-@pytest.mark.asyncio
 async def test_a_round_that_takes_a_third_of_its_time_stalls() -> None:
     files = HungFiles()
     flusher = Flusher(

@@ -45,7 +45,6 @@ def logs_in(logs: LogManager, log_dir: LogDir) -> list[PartitionLog]:
     return [log for log in logs.all() if log.log_dir is log_dir]
 
 
-@pytest.mark.asyncio
 async def test_a_directory_that_hangs_holds_up_no_other() -> None:
     files = Hung()
     logs = await started(files, dirs=DIRS[:2], checkpoint_interval_ms=1)
@@ -69,7 +68,6 @@ async def test_a_directory_that_hangs_holds_up_no_other() -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_that_hangs_is_given_up_and_the_others_go_on_and_stop() -> None:
     files = Hung()
     offline: list[LogDir] = []
@@ -95,7 +93,6 @@ async def test_a_directory_that_hangs_is_given_up_and_the_others_go_on_and_stop(
     files.answers.set()
 
 
-@pytest.mark.asyncio
 async def test_a_directory_that_hangs_holds_up_a_stop_for_a_while_only() -> None:
     files = Hung()
     logs = await started(

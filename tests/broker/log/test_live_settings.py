@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.scrubber import Scrubber
@@ -52,7 +50,6 @@ async def let_loops_run() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.asyncio
 async def test_retention_is_looked_at_by_the_new_interval() -> None:
     logs = await started(retention_check_interval_ms=HOUR_MS)
     log = logs.create(TP, "id", topic_config(retention_ms=0))
@@ -67,7 +64,6 @@ async def test_retention_is_looked_at_by_the_new_interval() -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_the_cleaner_can_be_switched_on_and_off() -> None:
     logs = await started(cleaner=cleaner_settings(enable=False, backoff_ms=1, cpu_percent=100))
     log = logs.create(TP, "id", COMPACTED)
@@ -92,7 +88,6 @@ async def test_the_cleaner_can_be_switched_on_and_off() -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_scrubbing_can_be_switched_on_and_off_and_hurried() -> None:
     logs = await started(scrub_interval_ms=0, scrub_bytes_per_second=1 << 40)
     log = logs.create(TP, "id", topic_config())
@@ -115,7 +110,6 @@ async def test_scrubbing_can_be_switched_on_and_off_and_hurried() -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_defaults_of_topics_are_read_anew() -> None:
     logs = await started(topic_defaults={"retention_ms": "5"})
     assert logs.default_config.retention_ms == 5

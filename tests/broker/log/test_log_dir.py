@@ -182,7 +182,6 @@ def test_an_unclean_stop_writes_none() -> None:
 # ---- failing and filling up
 
 
-@pytest.mark.asyncio
 async def test_a_failure_is_told_once_and_not_from_inside() -> None:
     told: list[str] = []
     files = MemoryFiles(DATA)
@@ -229,7 +228,6 @@ def test_a_disk_that_does_not_answer_stops_the_directory() -> None:
 # ---- checkpoints
 
 
-@pytest.mark.asyncio
 async def test_checkpoints_hold_what_is_synced() -> None:
     files = MemoryFiles()
     log_dir = make_log_dir(files)
@@ -256,7 +254,6 @@ def log_dir_after(files: MemoryFiles) -> LogDir:
     return make_log_dir(files)
 
 
-@pytest.mark.asyncio
 async def test_epochs_are_durable_before_the_recovery_point_passes_them() -> None:
     files = MemoryFiles()
     log_dir = make_log_dir(files)
@@ -277,7 +274,6 @@ async def test_epochs_are_durable_before_the_recovery_point_passes_them() -> Non
     assert checkpoint.LEADER_EPOCH not in renamed
 
 
-@pytest.mark.asyncio
 async def test_a_truncation_mark_stays_until_the_checkpoint_has_followed() -> None:
     files = MemoryFiles()
     log_dir = make_log_dir(files)
@@ -301,7 +297,6 @@ async def test_a_truncation_mark_stays_until_the_checkpoint_has_followed() -> No
 @pytest.mark.parametrize(
     "failing", [checkpoint.LEADER_EPOCH, checkpoint.LOG_START, checkpoint.RECOVERY_POINT]
 )
-@pytest.mark.asyncio
 async def test_a_mark_outlives_a_checkpoint_that_fails_and_goes_with_the_next(failing: str) -> None:
     """Left behind it would lower the recovery point of the next start, below which rot is not
     taken for a torn tail."""
@@ -324,7 +319,6 @@ async def test_a_mark_outlives_a_checkpoint_that_fails_and_goes_with_the_next(fa
     assert not files.exists(mark), "its removal is durable"
 
 
-@pytest.mark.asyncio
 async def test_a_mark_that_a_restart_found_goes_with_the_first_checkpoint() -> None:
     files = MemoryFiles()
     log_dir = make_log_dir(files)
@@ -343,7 +337,6 @@ async def test_a_mark_that_a_restart_found_goes_with_the_first_checkpoint() -> N
     assert log.truncation_mark == 0
 
 
-@pytest.mark.asyncio
 async def test_marks_of_many_cuts_go_some_a_turn() -> None:
     """So it is after an election, when a broker follows everywhere that has led."""
     files = MemoryFiles()
@@ -378,7 +371,6 @@ async def test_marks_of_many_cuts_go_some_a_turn() -> None:
     ], "cut again meanwhile"
 
 
-@pytest.mark.asyncio
 async def test_a_log_cut_while_a_checkpoint_is_written_keeps_its_mark() -> None:
     files = MemoryFiles()
     log_dir = make_log_dir(files)
@@ -402,7 +394,6 @@ async def test_a_log_cut_while_a_checkpoint_is_written_keeps_its_mark() -> None:
     assert not files.exists(mark)
 
 
-@pytest.mark.asyncio
 async def test_a_checkpoint_under_way_is_waited_for_and_no_other_begins() -> None:
     files = MemoryFiles(DATA)
     log_dir = new_dir(
@@ -432,7 +423,6 @@ async def test_a_checkpoint_under_way_is_waited_for_and_no_other_begins() -> Non
     assert renamed == []
 
 
-@pytest.mark.asyncio
 async def test_the_checkpointer_works_only_after_changes() -> None:
     files = MemoryFiles()
     log_dir = new_dir(
@@ -456,7 +446,6 @@ async def test_the_checkpointer_works_only_after_changes() -> None:
 
 
 @pytest.mark.parametrize(("error", "online"), [(errno.ENOSPC, True), (errno.EIO, False)])
-@pytest.mark.asyncio
 async def test_a_checkpoint_that_fails(error: int, online: bool) -> None:
     files = MemoryFiles()
     log_dir = make_log_dir(files)
@@ -476,7 +465,6 @@ def test_bad_checkpoints_are_absent() -> None:
     assert log_dir.read_offsets(checkpoint.LOG_START) is None
 
 
-@pytest.mark.asyncio
 async def test_news_of_one_iteration_is_told_once() -> None:
     files = MemoryFiles()
     log_dir = make_log_dir(files)
@@ -492,7 +480,6 @@ async def test_news_of_one_iteration_is_told_once() -> None:
     log_dir.flusher.stop()
 
 
-@pytest.mark.asyncio
 async def test_trash_is_removed_off_the_loop_now_or_later() -> None:
     files = MemoryFiles(DATA)
     log_dir = make_log_dir(files)

@@ -61,7 +61,6 @@ def tp(number: int, topic: str = "t") -> TopicPartition:
     return TopicPartition(topic, number)
 
 
-@pytest.mark.asyncio
 async def test_the_directory_with_the_fewest_gets_the_next() -> None:
     logs = await started(MemoryFiles())
     for number in range(4):
@@ -77,7 +76,6 @@ async def test_the_directory_with_the_fewest_gets_the_next() -> None:
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_creating_twice_gives_the_same_log_and_another_topic_none() -> None:
     logs = await started(MemoryFiles())
     log = logs.create(TP, "id", logs.default_config)
@@ -92,7 +90,6 @@ async def test_creating_twice_gives_the_same_log_and_another_topic_none() -> Non
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.asyncio
 async def test_everything_that_counted_is_there_after_a_restart(clean: bool) -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -120,7 +117,6 @@ async def test_everything_that_counted_is_there_after_a_restart(clean: bool) -> 
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_a_deleted_log_is_gone_and_its_name_is_free() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -140,7 +136,6 @@ async def test_a_deleted_log_is_gone_and_its_name_is_free() -> None:
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_a_deletion_that_a_crash_interrupted_is_finished() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -160,7 +155,6 @@ async def test_a_deletion_that_a_crash_interrupted_is_finished() -> None:
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_long_names_can_be_deleted() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -174,7 +168,6 @@ async def test_long_names_can_be_deleted() -> None:
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_a_failing_directory_takes_only_its_own_logs_along() -> None:
     files = MemoryFiles()
     offline: list[LogDir] = []
@@ -201,7 +194,6 @@ async def test_a_failing_directory_takes_only_its_own_logs_along() -> None:
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_a_disk_that_is_broken_at_the_start() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -217,7 +209,6 @@ async def test_a_disk_that_is_broken_at_the_start() -> None:
 
 
 @pytest.mark.parametrize("dirs", [(), ("/a", "/a"), ("/a", "/a/")])
-@pytest.mark.asyncio
 async def test_directories_must_be_named_once(dirs: tuple[str, ...]) -> None:
     files = MemoryFiles()
     with pytest.raises(LogDirError):
@@ -225,7 +216,6 @@ async def test_directories_must_be_named_once(dirs: tuple[str, ...]) -> None:
     assert files.list_dir("/") == []
 
 
-@pytest.mark.asyncio
 async def test_a_directory_of_another_broker_stops_the_start_and_frees_the_others() -> None:
     files = MemoryFiles()
     await (await started(files, dirs=("/disk1",))).stop()
@@ -241,7 +231,6 @@ async def test_a_directory_of_another_broker_stops_the_start_and_frees_the_other
     await (await started(files, dirs=("/disk1",))).stop()
 
 
-@pytest.mark.asyncio
 async def test_a_partition_in_two_directories_stops_the_start() -> None:
     files = MemoryFiles()
     for path in DIRS:
@@ -252,7 +241,6 @@ async def test_a_partition_in_two_directories_stops_the_start() -> None:
         await started(files)
 
 
-@pytest.mark.asyncio
 async def test_left_overs_of_a_creation_are_no_log() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -267,7 +255,6 @@ async def test_left_overs_of_a_creation_are_no_log() -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_creation_that_fails_takes_the_directory_offline() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -284,7 +271,6 @@ async def test_a_creation_that_fails_takes_the_directory_offline() -> None:
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_without_recovery_points_committed_records_count_as_synced() -> None:
     for damage in (b"", b"\0" * 50, None):
         files = MemoryFiles()
@@ -312,7 +298,6 @@ async def test_without_recovery_points_committed_records_count_as_synced() -> No
         await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_a_lost_topic_id_is_taken_from_the_order() -> None:
     files = MemoryFiles()
     logs = await started(files, dirs=("/disk1",))
@@ -328,7 +313,6 @@ async def test_a_lost_topic_id_is_taken_from_the_order() -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_retention_asks_for_the_high_watermark() -> None:
     files = MemoryFiles()
     clock = ManualClock(NOW_MS)
@@ -343,7 +327,6 @@ async def test_retention_asks_for_the_high_watermark() -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("days", [1, 10, -10])
 async def test_retention_waits_while_the_clock_is_in_doubt(days: int) -> None:
     wall, day_ms = ManualClock(NOW_MS), 86_400_000
@@ -369,7 +352,6 @@ async def test_retention_waits_while_the_clock_is_in_doubt(days: int) -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_the_retention_loop_runs() -> None:
     files = MemoryFiles()
     clock = ManualClock(NOW_MS)
@@ -382,7 +364,6 @@ async def test_the_retention_loop_runs() -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_the_flush_setting_of_the_broker_is_a_default() -> None:
     logs = await started(MemoryFiles(), flush="interval")
     assert logs.default_config.flush == "interval"
@@ -393,7 +374,6 @@ async def test_the_flush_setting_of_the_broker_is_a_default() -> None:
     assert log.recovery_point == 1
 
 
-@pytest.mark.asyncio
 async def test_a_shutdown_error_of_one_directory_does_not_skip_the_other() -> None:
     # KAFKA-13315
     files = MemoryFiles()
@@ -409,7 +389,6 @@ async def test_a_shutdown_error_of_one_directory_does_not_skip_the_other() -> No
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_over_real_files(tmp_path: object) -> None:
     dirs = (f"{tmp_path}/a", f"{tmp_path}/b")
     for round_number in range(3):
@@ -445,7 +424,6 @@ class SlowWrites(MemoryFiles):
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.asyncio
 async def test_stopping_waits_for_the_checkpoint_that_is_being_written(clean: bool) -> None:
     files = SlowWrites()
     logs = await started(files, dirs=("/disk1",), checkpoint_interval_ms=1)
@@ -464,7 +442,6 @@ async def test_stopping_waits_for_the_checkpoint_that_is_being_written(clean: bo
     assert files.being_written == [], "nothing writes on after the lock was given back"
 
 
-@pytest.mark.asyncio
 async def test_how_far_logs_are_compacted_outlives_a_restart() -> None:
     files = MemoryFiles(*DIRS)
     logs = await started(files, dirs=DIRS[:1])
@@ -485,7 +462,6 @@ async def test_how_far_logs_are_compacted_outlives_a_restart() -> None:
         await again.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_a_log_that_began_anew_is_not_taken_for_compacted() -> None:
     """The mark of the cut holds for the checkpoint of the cleaner too."""
     files = MemoryFiles(*DIRS)
@@ -509,7 +485,6 @@ async def test_a_log_that_began_anew_is_not_taken_for_compacted() -> None:
     await again.stop(clean=False)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("clean", [True, False])
 async def test_producers_are_known_over_a_restart(clean: bool) -> None:
     files = MemoryFiles(*DIRS)
@@ -526,7 +501,6 @@ async def test_producers_are_known_over_a_restart(clean: bool) -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_the_retention_loop_forgets_producers() -> None:
     clock = ManualClock(NOW_MS)
     logs = await started(MemoryFiles(*DIRS), clock=clock, producer_id_expiration_ms=1000)
@@ -540,7 +514,6 @@ async def test_the_retention_loop_forgets_producers() -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_deleted_log_leaves_no_snapshot() -> None:
     files = MemoryFiles(*DIRS)
     logs = await started(files)

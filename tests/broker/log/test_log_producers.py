@@ -442,7 +442,6 @@ async def log_of_many_producers(files: MemoryFiles, count: int) -> PartitionLog:
     return log
 
 
-@pytest.mark.asyncio
 async def test_a_snapshot_of_many_producers_takes_several_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -472,7 +471,6 @@ async def test_a_snapshot_of_many_producers_takes_several_turns(
     log.log_dir.flusher.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("end", ["cut", "closed", "deleted", "stopped"])
 async def test_a_snapshot_that_is_not_whole_is_left_out(
     end: str, monkeypatch: pytest.MonkeyPatch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from oncelog_broker.log import checkpoint
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.log_starts import LogStarts
@@ -16,8 +14,6 @@ from support.clock import ManualClock
 from support.replicas import batch_of
 from support.room_settings import log_settings
 from support.waiting import eventually
-
-pytestmark = pytest.mark.asyncio
 
 TP = TopicPartition("t", 0)
 CONFIG = parse_topic_config({})

@@ -18,8 +18,6 @@ from oncelog_testing.memory.files import MemoryFiles
 from support.logs import batch, make_log, offsets_in, sync, topic_config
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 COUNT = 40
 CONFIG = topic_config(index_interval_bytes=200)
 

@@ -33,7 +33,6 @@ def tp(number: int) -> TopicPartition:
     return TopicPartition("t", number)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("count", "segments"), [(60, 1), (1, 300)])
 async def test_retention_deletes_some_a_turn(count: int, segments: int) -> None:
     files = MemoryFiles()
@@ -59,7 +58,6 @@ async def test_retention_deletes_some_a_turn(count: int, segments: int) -> None:
     await logs.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_clean_stop_closes_some_logs_a_turn() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -81,7 +79,6 @@ async def test_a_clean_stop_closes_some_logs_a_turn() -> None:
     await again.stop()
 
 
-@pytest.mark.asyncio
 async def test_many_producers_are_forgotten_some_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (producer_state, log_producers):
         monkeypatch.setattr(module, "EXPIRED_AT_ONCE", 10)

@@ -44,7 +44,6 @@ async def write(log: PartitionLog, *values: bytes, epoch: int = 0) -> None:
     assert log.synced_offset == log.log_end_offset
 
 
-@pytest.mark.asyncio
 async def test_a_later_cut_further_up_leaves_an_earlier_one_marked() -> None:
     """No checkpoint has followed the first: what the disk says of its offsets is of before."""
     files = MemoryFiles()
@@ -64,7 +63,6 @@ async def test_a_later_cut_further_up_leaves_an_earlier_one_marked() -> None:
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_a_clean_stop_does_not_come_back_to_life() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -90,7 +88,6 @@ async def test_a_clean_stop_does_not_come_back_to_life() -> None:
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_a_partition_that_a_killed_broker_had_made_is_durable_before_it_counts() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -106,7 +103,6 @@ async def test_a_partition_that_a_killed_broker_had_made_is_durable_before_it_co
 
 
 @pytest.mark.parametrize("keep", ["all", "none"])
-@pytest.mark.asyncio
 async def test_checkpoints_of_a_deleted_log_say_nothing_of_the_next(keep: str) -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -130,7 +126,6 @@ async def test_checkpoints_of_a_deleted_log_say_nothing_of_the_next(keep: str) -
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_a_new_name_is_not_marked() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -158,7 +153,6 @@ def test_a_second_cut_promises_nothing_that_the_first_one_took() -> None:
     assert loaded.epochs.entries() == [(0, 0), (1, 4)], "no checkpoint had the second yet"
 
 
-@pytest.mark.asyncio
 async def test_no_epoch_is_forgotten_of_offsets_that_are_still_there() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -189,7 +183,6 @@ async def test_no_epoch_is_forgotten_of_offsets_that_are_still_there() -> None:
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_what_retention_deleted_is_not_read_again() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -214,7 +207,6 @@ async def test_what_retention_deleted_is_not_read_again() -> None:
     await logs.stop(clean=False)
 
 
-@pytest.mark.asyncio
 async def test_a_log_that_begins_anew_further_down_is_there_from_its_beginning() -> None:
     files = MemoryFiles()
     logs = await started(files)
@@ -255,7 +247,6 @@ def test_a_cut_that_cannot_be_synced_stops_the_directory(error: int) -> None:
     assert not log.log_dir.online
 
 
-@pytest.mark.asyncio
 async def test_garbage_of_an_unknown_topic_is_no_log() -> None:
     """The meta file and the first batch of a new partition are both torn."""
     files = MemoryFiles(f"{DATA}/{TP}")

@@ -29,8 +29,6 @@ from support.waiting import eventually
 STEPS = 8
 COUNT = 10 * STEPS
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:

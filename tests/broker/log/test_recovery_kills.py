@@ -5,8 +5,6 @@ Which of the two it is, above the recovery point, only the boot id can tell: see
 
 from __future__ import annotations
 
-import pytest
-
 from oncelog_broker.log.recovery import LoadedLog, load_log
 from oncelog_protocol.records.batch import CRC_OFFSET
 from oncelog_testing.memory.files import MemoryFiles
@@ -91,7 +89,6 @@ def test_a_segment_that_is_cut_short_before_another_is_damage() -> None:
         assert bool(loaded.damage) is damaged
 
 
-@pytest.mark.asyncio
 async def test_the_boot_id_tells_a_kill_from_a_power_cut() -> None:
     for keep, damaged, end in (("all", True, 1), ("none", False, 1)):
         files = MemoryFiles(DATA)

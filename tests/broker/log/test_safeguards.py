@@ -18,8 +18,6 @@ from support.room_settings import log_settings
 from support.waiting import eventually
 from unsafe.log import NamesUnsynced, without
 
-pytestmark = pytest.mark.asyncio
-
 
 async def started(files: Files, safeguards: LogSafeguards = SAFE) -> LogManager:
     logs = LogManager(

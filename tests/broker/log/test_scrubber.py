@@ -6,8 +6,6 @@ import asyncio
 import errno
 from collections.abc import Callable
 
-import pytest
-
 from oncelog_broker.log.cleaner import find_work
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.log_dir import LogDir
@@ -62,7 +60,6 @@ def segmented(files: MemoryFiles, count: int = 40) -> PartitionLog:
     return log
 
 
-@pytest.mark.asyncio
 async def test_sound_logs_are_read_whole_and_nothing_is_found() -> None:
     log = segmented(MemoryFiles())
     found: list[str] = []
@@ -71,7 +68,6 @@ async def test_sound_logs_are_read_whole_and_nothing_is_found() -> None:
     assert (found, scrub.read_bytes, scrub.passes) == ([], log.size_bytes, 1)
 
 
-@pytest.mark.asyncio
 async def test_every_byte_under_the_checksum_is_looked_at() -> None:
     files = MemoryFiles()
     log = make_log(files, SMALL)
@@ -88,7 +84,6 @@ async def test_every_byte_under_the_checksum_is_looked_at() -> None:
         assert f"byte {starts[1]}, offset 1:" in found[0]
 
 
-@pytest.mark.asyncio
 async def test_offsets_and_epochs_are_compared_although_no_checksum_covers_them() -> None:
     files = MemoryFiles()
     log = segmented(files)
@@ -102,7 +97,6 @@ async def test_offsets_and_epochs_are_compared_although_no_checksum_covers_them(
         assert text in found[0]
 
 
-@pytest.mark.asyncio
 async def test_a_segment_that_is_short_or_not_there_is_damage() -> None:
     for gone in (False, True):
         files = MemoryFiles()
@@ -118,7 +112,6 @@ async def test_a_segment_that_is_short_or_not_there_is_damage() -> None:
         assert path in found[0]
 
 
-@pytest.mark.asyncio
 async def test_what_is_not_synced_yet_is_not_judged() -> None:
     files = MemoryFiles()
     log = make_log(files)
@@ -135,7 +128,6 @@ async def test_what_is_not_synced_yet_is_not_judged() -> None:
     assert len(found) == 1
 
 
-@pytest.mark.asyncio
 async def test_one_damaged_log_does_not_keep_the_others_from_being_read() -> None:
     files = MemoryFiles()
     log_dir = make_log_dir(files)
@@ -155,7 +147,6 @@ async def test_one_damaged_log_does_not_keep_the_others_from_being_read() -> Non
     assert [text[:3] for text in found] == ["t-2", "t-0", "t-2"]
 
 
-@pytest.mark.asyncio
 async def test_a_log_larger_than_a_chunk_takes_several_jobs() -> None:
     log = make_log(MemoryFiles())
     fill(log, 5, size=SCAN_CHUNK_BYTES // 2)
@@ -179,7 +170,6 @@ class Meanwhile(MemoryFiles):
         return super().open(path, create=create)
 
 
-@pytest.mark.asyncio
 async def test_what_is_cut_meanwhile_is_not_judged() -> None:
     files = Meanwhile()
     log = segmented(files)
@@ -195,7 +185,6 @@ async def test_what_is_cut_meanwhile_is_not_judged() -> None:
     assert found == []
 
 
-@pytest.mark.asyncio
 async def test_what_retention_removes_meanwhile_is_not_missed() -> None:
     files = Meanwhile()
     log = segmented(files)
@@ -215,7 +204,6 @@ async def test_what_retention_removes_meanwhile_is_not_missed() -> None:
     assert found == []
 
 
-@pytest.mark.asyncio
 async def test_a_disk_that_cannot_read_stops_and_a_passing_trouble_does_not() -> None:
     files = MemoryFiles()
     log = segmented(files)
@@ -230,7 +218,6 @@ async def test_a_disk_that_cannot_read_stops_and_a_passing_trouble_does_not() ->
     assert (online, found) == ([True, False], [])
 
 
-@pytest.mark.asyncio
 async def test_passes_are_spread_over_the_interval() -> None:
     log = segmented(MemoryFiles())
     scrub = scrubber(log.log_dir, [], interval_ms=10_000)
@@ -246,7 +233,6 @@ async def test_passes_are_spread_over_the_interval() -> None:
     assert slow._rate() == 1000
 
 
-@pytest.mark.asyncio
 async def test_it_goes_on_until_the_directory_stops() -> None:
     log = segmented(MemoryFiles())
     scrub = scrubber(log.log_dir, [])
@@ -256,7 +242,6 @@ async def test_it_goes_on_until_the_directory_stops() -> None:
     await asyncio.wait_for(task, 5)
 
 
-@pytest.mark.asyncio
 async def test_the_manager_runs_it_and_hands_on_what_it_finds() -> None:
     files = MemoryFiles()
     logs = LogManager(
@@ -290,7 +275,6 @@ def test_a_job_reads_no_more_than_its_share() -> None:
     assert checked.next_offset == 4
 
 
-@pytest.mark.asyncio
 async def test_compaction_in_between_is_no_damage() -> None:
     """What was looked at is not where it was; the rest is looked at, wherever it is now."""
     files = MemoryFiles()
@@ -314,7 +298,6 @@ async def test_compaction_in_between_is_no_damage() -> None:
     assert scrub.passes == 2
 
 
-@pytest.mark.asyncio
 async def test_after_compaction_it_goes_on_where_it_was() -> None:
     files = MemoryFiles()
     log = make_log(files, topic_config(cleanup_policy="compact", segment_bytes=600_000))

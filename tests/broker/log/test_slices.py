@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from oncelog_broker.log.slices import Slices, Work
 from support.turns import Turns
 
@@ -22,7 +20,6 @@ def work(pieces: int, turns: Turns) -> Work:
     return piece
 
 
-@pytest.mark.asyncio
 async def test_one_piece_is_done_in_a_turn_of_all_that_is_in_line() -> None:
     slices = Slices()
     async with Turns() as turns:
@@ -35,7 +32,6 @@ async def test_one_piece_is_done_in_a_turn_of_all_that_is_in_line() -> None:
     assert turns.most_in_one == 1
 
 
-@pytest.mark.asyncio
 async def test_a_work_that_breaks_down_ends_alone() -> None:
     slices = Slices()
 

@@ -60,7 +60,6 @@ class Machine:
         await self.logs._tasks.close()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("stamped", [True, False])
 @pytest.mark.parametrize("keep", ["all", "none"])
 async def test_young_records_and_their_producers_stay(keep: Keep, stamped: bool) -> None:

@@ -6,8 +6,6 @@ import asyncio
 import time
 from pathlib import Path
 
-import pytest
-
 from oncelog_broker.observability.broker_metrics import release
 from oncelog_broker.observability.endpoint import Endpoint
 from oncelog_runtime.observe import precise_time
@@ -16,7 +14,6 @@ from support.observed import observed
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 async def test_a_busy_loop_is_seen(tmp_path: Path) -> None:
     async with observed(tmp_path, rack="r1") as seen:
         lag = seen.endpoints[1].exposition.brokers.loop_lag
@@ -40,7 +37,6 @@ async def test_a_busy_loop_is_seen(tmp_path: Path) -> None:
         assert set(samples["oncelog_assertions_failed_total"].values()) == {0}
 
 
-@pytest.mark.asyncio
 async def test_long_turns_are_counted(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         turns = TurnWatch(lambda held: None)
@@ -52,7 +48,6 @@ async def test_long_turns_are_counted(tmp_path: Path) -> None:
         await endpoint.exposition.close()
 
 
-@pytest.mark.asyncio
 async def test_a_replica_that_contradicts_itself_is_counted(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         await seen.cluster.create_topic("t")
@@ -64,7 +59,6 @@ async def test_a_replica_that_contradicts_itself_is_counted(tmp_path: Path) -> N
         assert samples["oncelog_failed_replicas"][()] == 1
 
 
-@pytest.mark.asyncio
 async def test_coordinators_that_contradict_themselves_are_counted(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         broker = seen.cluster.brokers[1]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from support.observed import observed
 from support.waiting import eventually
 
 CLUSTER = ("cluster_brokers", "cluster_topics", "cluster_partitions", "offline_partitions")
 
 
-@pytest.mark.asyncio
 async def test_the_controller_and_nobody_else(tmp_path: Path) -> None:
     async with observed(tmp_path, 2) as seen:
         cluster = seen.cluster

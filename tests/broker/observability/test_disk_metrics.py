@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from support.hand_records import produce
 from support.observed import observed
 
 
-@pytest.mark.asyncio
 async def test_room_and_syncs(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         await seen.cluster.create_topic("t")
@@ -27,7 +24,6 @@ async def test_room_and_syncs(tmp_path: Path) -> None:
         assert samples["oncelog_log_sync_seconds_sum"][directory] > 0
 
 
-@pytest.mark.asyncio
 async def test_a_directory_that_cannot_be_asked_has_no_room_to_tell(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         seen.cluster.brokers[1].logs.dirs[0].path += "-gone"

@@ -22,7 +22,6 @@ from support.observed import observed
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("phase", list(BrokerPhase))
 async def test_every_path_answers_in_every_phase(tmp_path: Path, phase: BrokerPhase) -> None:
     """The broker has nothing yet: no listeners, no logs, no membership, no cluster."""
@@ -41,7 +40,6 @@ async def test_every_path_answers_in_every_phase(tmp_path: Path, phase: BrokerPh
     broker.failed.cancel()
 
 
-@pytest.mark.asyncio
 async def test_a_taken_port_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         host, port = seen.endpoints[1].address
@@ -65,7 +63,6 @@ METHODS = {
 }
 
 
-@pytest.mark.asyncio
 async def test_paths_and_methods(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         address = seen.endpoints[1].address
@@ -81,7 +78,6 @@ async def test_paths_and_methods(tmp_path: Path) -> None:
         assert (await get(address, "/readyz")).headers["content-type"] == "application/json"
 
 
-@pytest.mark.asyncio
 async def test_an_oversized_head_is_refused_and_others_are_served(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         address = seen.endpoints[1].address
@@ -90,7 +86,6 @@ async def test_an_oversized_head_is_refused_and_others_are_served(tmp_path: Path
         assert (await get(address, "/livez")).status == 200
 
 
-@pytest.mark.asyncio
 async def test_a_failure_is_logged_and_tells_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,7 +105,6 @@ async def test_a_failure_is_logged_and_tells_nothing(
         assert (await get(endpoint.address, "/livez")).status == 200
 
 
-@pytest.mark.asyncio
 async def test_who_waits_for_a_page_when_it_closes_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -145,7 +139,6 @@ class SlowFiles(SystemFiles):
         return super().size(path)
 
 
-@pytest.mark.asyncio
 async def test_recovery_can_be_watched(tmp_path: Path) -> None:
     files = SlowFiles()
     async with Cluster(tmp_path, files=files) as cluster:

@@ -26,7 +26,6 @@ ONLY_WHEN_THERE_IS_SOMETHING = {
 }
 
 
-@pytest.mark.asyncio
 async def test_every_metric_of_the_catalogue_is_shown(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         await seen.cluster.create_topic("t")
@@ -36,7 +35,6 @@ async def test_every_metric_of_the_catalogue_is_shown(tmp_path: Path) -> None:
         assert names - shown == ONLY_WHEN_THERE_IS_SOMETHING
 
 
-@pytest.mark.asyncio
 async def test_a_part_that_fails_loses_only_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -55,7 +53,6 @@ async def test_a_part_that_fails_loses_only_itself(
         assert "oncelog_log_dir_online" in samples
 
 
-@pytest.mark.asyncio
 async def test_a_crowd_gets_one_page(tmp_path: Path) -> None:
     made = 0
     gate = asyncio.Event()

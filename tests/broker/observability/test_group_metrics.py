@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from oncelog import Consumer, Producer
 from oncelog_broker.replication.traffic import OTHERS
 from oncelog_runtime.clock import SystemWallClock
@@ -40,7 +38,6 @@ async def commit_at(seen: Observed, group: str, records: int) -> None:
         await consumer.commit()
 
 
-@pytest.mark.asyncio
 async def test_lag_in_records_and_in_time(tmp_path: Path) -> None:
     async with observed(tmp_path, **SETTINGS) as seen:
         await seen.cluster.create_topic("t")
@@ -72,7 +69,6 @@ async def test_lag_in_records_and_in_time(tmp_path: Path) -> None:
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_a_new_coordinator_knows_old_lag(tmp_path: Path) -> None:
     """Records of an hour ago that nobody has read are an hour late, whoever has looked before."""
     async with observed(tmp_path, **SETTINGS) as seen:
@@ -94,7 +90,6 @@ async def test_a_new_coordinator_knows_old_lag(tmp_path: Path) -> None:
             assert expected * 0.7 <= ages[key] <= expected * 1.5
 
 
-@pytest.mark.asyncio
 async def test_ends_of_other_brokers_partitions_are_asked_at_the_interval(tmp_path: Path) -> None:
     settings = {**SETTINGS, "metrics_lag_interval_ms": 100}
     async with observed(tmp_path, 2, **settings) as seen:
@@ -115,7 +110,6 @@ async def test_ends_of_other_brokers_partitions_are_asked_at_the_interval(tmp_pa
                 await asyncio.sleep(0.02)
 
 
-@pytest.mark.asyncio
 async def test_groups_beyond_the_most_are_shown_together(tmp_path: Path) -> None:
     async with observed(tmp_path, **SETTINGS, metrics_groups_max=2) as seen:
         await seen.cluster.create_topic("t")
@@ -137,7 +131,6 @@ async def test_groups_beyond_the_most_are_shown_together(tmp_path: Path) -> None
         assert sum(samples["oncelog_consumer_groups"].values()) == 4
 
 
-@pytest.mark.asyncio
 async def test_partitions_of_groups_are_bounded_too(tmp_path: Path) -> None:
     async with observed(tmp_path, **SETTINGS, metrics_partitions_max=0) as seen:
         await seen.cluster.create_topic("t")
@@ -151,7 +144,6 @@ async def test_partitions_of_groups_are_bounded_too(tmp_path: Path) -> None:
         assert samples["oncelog_consumergroup_lag_sum"]["g",] == 1
 
 
-@pytest.mark.asyncio
 async def test_open_transactions_have_an_age(tmp_path: Path) -> None:
     async with observed(tmp_path, **SETTINGS) as seen:
         await seen.cluster.create_topic("t")

@@ -20,7 +20,6 @@ async def text(page: Page) -> str:
     return b"".join(await page.finish()).decode()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("name", NAMES)
 async def test_labels_come_back_as_they_were(name: str) -> None:
     page = Page(7, precise_time)
@@ -31,7 +30,6 @@ async def test_labels_come_back_as_they_were(name: str) -> None:
     assert (family.type, sample.value) == ("gauge", 3)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "value", [0, 1, -1, 2**52, 0.1, 1e-9, 1e300, math.inf, -math.inf, True, False]
 )
@@ -42,7 +40,6 @@ async def test_numbers_come_back_as_they_were(value: float) -> None:
     assert [sample.value for sample in family.samples] == [value]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("topics", [1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK + 7])
 async def test_pieces_are_what_the_library_writes_at_once(topics: int) -> None:
     def filled() -> Page:
@@ -65,7 +62,6 @@ async def test_pieces_are_what_the_library_writes_at_once(topics: int) -> None:
     assert b"".join(pieces) == generate_latest(filled().registry)
 
 
-@pytest.mark.asyncio
 async def test_series_of_a_metric_stand_together_in_the_order_of_the_catalogue() -> None:
     page = Page(1, precise_time)
     for topic in ("a", "b"):
@@ -82,7 +78,6 @@ async def test_series_of_a_metric_stand_together_in_the_order_of_the_catalogue()
     assert "process_resident_memory_bytes 5.0" in lines
 
 
-@pytest.mark.asyncio
 async def test_a_histogram() -> None:
     histogram = Histogram()
     for seconds in (0.00001, 0.0009, 0.0011, 5.0, 1e5):
@@ -122,7 +117,6 @@ def test_names_that_clash_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         Page(1, precise_time)
 
 
-@pytest.mark.asyncio
 async def test_others_have_their_turn() -> None:
     clock = [0.0]
     ran: list[float] = []

@@ -32,7 +32,6 @@ PARTITION_METRICS = [
 ]
 
 
-@pytest.mark.asyncio
 async def test_records_in_and_out_are_counted_by_topic(tmp_path: Path) -> None:
     async with observed(tmp_path, 2) as seen:
         await seen.cluster.create_topic("t", replication_factor=2, min_insync_replicas=2)
@@ -60,7 +59,6 @@ async def test_records_in_and_out_are_counted_by_topic(tmp_path: Path) -> None:
         assert ("0", "t") not in at_follower.get("oncelog_partition_high_watermark", {})
 
 
-@pytest.mark.asyncio
 async def test_what_replication_says_when_a_broker_is_lost_and_comes_back(tmp_path: Path) -> None:
     async with observed(tmp_path, 3) as seen:
         cluster = seen.cluster
@@ -114,7 +112,6 @@ async def test_what_replication_says_when_a_broker_is_lost_and_comes_back(tmp_pa
         assert controller["oncelog_leader_changes_total"][()] >= 1
 
 
-@pytest.mark.asyncio
 async def test_the_number_of_series_is_bounded(tmp_path: Path) -> None:
     """Whole topics are shown, by name, as long as there is room; all others are summed."""
     bounds: dict[str, Any] = {"metrics_topics_max": 2, "metrics_partitions_max": 5}
@@ -140,7 +137,6 @@ async def test_the_number_of_series_is_bounded(tmp_path: Path) -> None:
         assert samples["oncelog_partitions"][()] == 12, "sums know no bound"
 
 
-@pytest.mark.asyncio
 async def test_thousands_of_partitions_do_not_hold_up_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

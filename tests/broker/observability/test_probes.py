@@ -17,7 +17,6 @@ from support.observed import Observed, observed
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("phase", list(BrokerPhase))
 async def test_a_broker_that_does_not_serve_is_live_and_not_ready(
     tmp_path: Path, phase: BrokerPhase
@@ -35,7 +34,6 @@ async def test_a_broker_that_does_not_serve_is_live_and_not_ready(
     broker.failed.cancel()
 
 
-@pytest.mark.asyncio
 async def test_recovery_tells_how_far_it_has_come(tmp_path: Path) -> None:
     broker = Cluster(tmp_path).make_broker(1)
     broker.phase = BrokerPhase.LOADING
@@ -56,7 +54,6 @@ HEALTHY = {"/livez": 200, "/startupz": 200, "/readyz": 200}
 NOT_READY = {**HEALTHY, "/readyz": 503}
 
 
-@pytest.mark.asyncio
 async def test_zookeeper_lost_and_session_expired(tmp_path: Path) -> None:
     """Lost contact is a warning; an expired session is a fence; neither is a reason to restart."""
     async with observed(tmp_path) as seen:
@@ -83,7 +80,6 @@ async def test_zookeeper_lost_and_session_expired(tmp_path: Path) -> None:
         assert (await seen.metrics())["oncelog_broker_registrations_total"][()] == 2
 
 
-@pytest.mark.asyncio
 async def test_a_broker_that_registers_again_is_fenced_until_it_has(tmp_path: Path) -> None:
     """It is seen through the port; it cannot register while the store does not answer."""
     async with observed(tmp_path) as seen:
@@ -97,7 +93,6 @@ async def test_a_broker_that_registers_again_is_fenced_until_it_has(tmp_path: Pa
         assert await statuses(seen) == HEALTHY
 
 
-@pytest.mark.asyncio
 async def test_failing_and_stopping(tmp_path: Path) -> None:
     broker = Cluster(tmp_path, metrics_port=0).make_broker(1)
     endpoint = Endpoint(broker, precise_time)
@@ -117,7 +112,6 @@ async def test_failing_and_stopping(tmp_path: Path) -> None:
     await endpoint.close()
 
 
-@pytest.mark.asyncio
 async def test_one_directory_of_two_offline_is_a_warning(tmp_path: Path) -> None:
     dirs = [str(tmp_path / name) for name in ("a", "b")]
     async with observed(tmp_path, log_dirs=dirs) as seen:

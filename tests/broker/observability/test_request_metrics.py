@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from oncelog_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog_protocol.messages.metadata import DescribeClusterRequest
 from support.hand_records import produce
@@ -14,7 +12,6 @@ from support.observed import observed
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 async def test_requests_latencies_errors_and_what_waits(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         await seen.cluster.create_topic("t")
@@ -49,7 +46,6 @@ async def test_requests_latencies_errors_and_what_waits(tmp_path: Path) -> None:
         ), "what was given up has no latency"
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_measured_without_a_port(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         dispatcher = seen.cluster.brokers[1].dispatcher

@@ -33,8 +33,6 @@ from oncelog_protocol.types import Acks, TopicPartition
 from support.replicas import Replicas
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 class Consumer:
     """It is one consumer of a group's leader."""

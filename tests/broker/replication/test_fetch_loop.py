@@ -22,8 +22,6 @@ from support.replication_cluster import Cluster
 from support.room_settings import replica_settings
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 0)
 
 

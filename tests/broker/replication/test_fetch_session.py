@@ -37,8 +37,6 @@ from oncelog_testing.memory.files import MemoryFiles
 from support.replicas import batch_of, make_logs, topic_config
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 

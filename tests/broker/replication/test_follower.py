@@ -439,7 +439,6 @@ def test_a_broken_connection_ends_cutting() -> None:
     assert diverged(follower) == list(range(TRUNCATIONS_PER_TURN))
 
 
-@pytest.mark.asyncio
 async def test_a_position_is_named_only_when_the_producers_before_it_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

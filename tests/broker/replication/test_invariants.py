@@ -22,8 +22,6 @@ from support.replicas import TP, Replicas, batch_of
 from support.replication_cluster import FAST, Cluster
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 TP1 = TopicPartition("t", 1)
 
 

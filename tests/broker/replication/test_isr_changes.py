@@ -10,8 +10,6 @@ from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_protocol.messages.replication import AlterPartitionResult
 from support.replicas import Replicas
 
-pytestmark = pytest.mark.asyncio
-
 
 def leader_of(group: Replicas) -> LeaderRole:
     leader = group[1].partition.leader

@@ -19,8 +19,6 @@ from support.replicas import Replicas
 from support.room_settings import replica_settings
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 CONFIG = replica_settings(isr_change_backoff_ms=1, isr_change_backoff_max_ms=4)
 
 

@@ -15,8 +15,6 @@ from oncelog_protocol.types import IsolationLevel
 from support.replicas import NOW_MS, Replicas
 from unsafe.replication import without
 
-pytestmark = pytest.mark.asyncio
-
 LEVELS = tuple(IsolationLevel)
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from oncelog_broker.replication.replica_manager import CONFIGS_PER_TURN
 from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Cluster
 from support.room_settings import replica_settings
 from support.turns import Turns
 from support.waiting import eventually
-
-pytestmark = pytest.mark.asyncio
 
 TP, OWN = TopicPartition("t", 0), TopicPartition("own", 0)
 

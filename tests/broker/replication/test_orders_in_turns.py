@@ -20,8 +20,6 @@ from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Cluster
 from support.turns import Turns
 
-pytestmark = pytest.mark.asyncio
-
 COUNT = 5 * ORDERS_PER_TURN
 
 

@@ -69,7 +69,6 @@ def record_fetch(
 # ---- roles
 
 
-@pytest.mark.asyncio
 async def test_orders_apply_only_upwards() -> None:
     group = Replicas()
     partition = group[1].partition
@@ -82,7 +81,6 @@ async def test_orders_apply_only_upwards() -> None:
     assert partition.is_leader
 
 
-@pytest.mark.asyncio
 async def test_a_new_leader_has_its_epoch_in_the_history_before_it_serves() -> None:
     group = Replicas()
     group.produce(b"a", b"b")
@@ -95,7 +93,6 @@ async def test_a_new_leader_has_its_epoch_in_the_history_before_it_serves() -> N
     assert group.records(2)[-1] == (2, group.leader_epoch, b"c")
 
 
-@pytest.mark.asyncio
 async def test_a_failed_role_change_leaves_the_old_epoch_so_that_a_retry_does_it_again() -> None:
     group = Replicas()
     broker = group[2]
@@ -107,7 +104,6 @@ async def test_a_failed_role_change_leaves_the_old_epoch_so_that_a_retry_does_it
     assert broker.partition.apply_leader_and_isr(order(3, 2), 0.0) == 0
 
 
-@pytest.mark.asyncio
 async def test_an_order_back_into_a_written_epoch_is_refused() -> None:
     """A store that lost its newest writes must not make the log's epochs run back."""
     group = Replicas()
@@ -120,7 +116,6 @@ async def test_an_order_back_into_a_written_epoch_is_refused() -> None:
     assert group[1].partition.apply_leader_and_isr(order(1, 1), 0.0) == FencedLeaderEpochError.code
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("kept", [[b"a"], []], ids=["some of the epoch", "none of it"])
 async def test_a_leader_that_resumes_its_epoch_trusts_no_tail(kept: list[bytes]) -> None:
     """Its unsynced records are gone, a follower has them, and other records take their offsets."""
@@ -142,7 +137,6 @@ async def test_a_leader_that_resumes_its_epoch_trusts_no_tail(kept: list[bytes])
     assert group.values(2) == [*kept, b"new-1", b"new-2", b"new-3"]
 
 
-@pytest.mark.asyncio
 async def test_only_the_leader_serves() -> None:
     group = Replicas()
     follower = group[2].partition
@@ -160,7 +154,6 @@ async def test_only_the_leader_serves() -> None:
     ("epoch", "error"),
     [(-1, None), (3, None), (2, FencedLeaderEpochError), (4, UnknownLeaderEpochError)],
 )
-@pytest.mark.asyncio
 async def test_readers_are_fenced_by_epoch(epoch: int, error: type[ApiError] | None) -> None:
     group = Replicas()
     partition = group[1].partition
@@ -175,7 +168,6 @@ async def test_readers_are_fenced_by_epoch(epoch: int, error: type[ApiError] | N
 # ---- acknowledgements
 
 
-@pytest.mark.asyncio
 async def test_all_means_every_isr_member_has_synced() -> None:
     group = Replicas()
     group.produce(b"x")
@@ -190,7 +182,6 @@ async def test_all_means_every_isr_member_has_synced() -> None:
     assert group[1].partition.high_watermark == 1
 
 
-@pytest.mark.asyncio
 async def test_leader_acknowledgement_waits_for_the_leaders_own_sync() -> None:
     group = Replicas()
     partition = group[1].partition
@@ -204,7 +195,6 @@ async def test_leader_acknowledgement_waits_for_the_leaders_own_sync() -> None:
     assert codes == [0, 0]
 
 
-@pytest.mark.asyncio
 async def test_too_few_replicas_are_refused_before_the_append() -> None:
     group = Replicas(min_isr=2, isr=[1])
     assert group.produce(b"x") == NotEnoughReplicasError.code
@@ -212,7 +202,6 @@ async def test_too_few_replicas_are_refused_before_the_append() -> None:
     assert group.produce(b"x", acks=Acks.LEADER) is None
 
 
-@pytest.mark.asyncio
 async def test_parked_produces_hear_of_the_end_of_the_role() -> None:
     group = Replicas()
     group.produce(b"x")
@@ -220,7 +209,6 @@ async def test_parked_produces_hear_of_the_end_of_the_role() -> None:
     assert group.failed == [(b"x", NotLeaderOrFollowerError.code)]
 
 
-@pytest.mark.asyncio
 async def test_parked_produces_survive_a_new_epoch_of_the_same_leader() -> None:
     group = Replicas()
     group.produce(b"x")
@@ -230,7 +218,6 @@ async def test_parked_produces_survive_a_new_epoch_of_the_same_leader() -> None:
     assert group.acked == [b"x"]
 
 
-@pytest.mark.asyncio
 async def test_parked_produces_hear_that_the_replica_failed() -> None:
     group = Replicas()
     group.produce(b"x")
@@ -238,7 +225,6 @@ async def test_parked_produces_hear_that_the_replica_failed() -> None:
     assert group.failed == [(b"x", StorageError.code)]
 
 
-@pytest.mark.asyncio
 async def test_shrinking_lets_the_high_watermark_move() -> None:
     """KAFKA-13091 was this bug."""
     group = Replicas()
@@ -256,7 +242,6 @@ async def test_shrinking_lets_the_high_watermark_move() -> None:
 # ---- fetches of followers
 
 
-@pytest.mark.asyncio
 async def test_divergence_is_answered_and_not_counted() -> None:
     group = Replicas()
     partition = group[1].partition
@@ -271,7 +256,6 @@ async def test_divergence_is_answered_and_not_counted() -> None:
     assert partition.leader.followers[2].durable_offset == 1
 
 
-@pytest.mark.asyncio
 async def test_below_the_log_start_is_out_of_range_even_if_diverging() -> None:
     """KAFKA-12996 was this bug."""
     group = Replicas()
@@ -287,14 +271,12 @@ async def test_below_the_log_start_is_out_of_range_even_if_diverging() -> None:
         record_fetch(group[1].partition, 2, 9)
 
 
-@pytest.mark.asyncio
 async def test_a_broker_without_a_replica_cannot_fetch_as_one() -> None:
     group = Replicas()
     with pytest.raises(NotLeaderOrFollowerError):
         record_fetch(group[1].partition, 9, 0)
 
 
-@pytest.mark.asyncio
 async def test_a_member_without_committed_records_leaves_the_isr_at_once() -> None:
     """A disk was wiped or found rotten while its broker was in the ISR."""
     group = Replicas()
@@ -310,7 +292,6 @@ async def test_a_member_without_committed_records_leaves_the_isr_at_once() -> No
     record_fetch(group[1].partition, 2, 0, epoch=group.leader_epoch)
 
 
-@pytest.mark.asyncio
 async def test_the_follower_learns_the_high_watermark_and_never_forgets_it() -> None:
     group = Replicas()
     group.produce(b"a")
@@ -324,7 +305,6 @@ async def test_the_follower_learns_the_high_watermark_and_never_forgets_it() -> 
     assert follower.high_watermark == before
 
 
-@pytest.mark.asyncio
 async def test_log_start_follows_the_leader_but_not_past_the_high_watermark() -> None:
     group = Replicas()
     group.produce(b"a", b"b", b"c")
@@ -336,7 +316,6 @@ async def test_log_start_follows_the_leader_but_not_past_the_high_watermark() ->
     assert follower.log.log_start_offset == 2
 
 
-@pytest.mark.asyncio
 async def test_five_elections_without_data() -> None:
     """It must not confuse anybody that epochs wrote nothing [B4] [K4]."""
     group = Replicas()
@@ -351,7 +330,6 @@ async def test_five_elections_without_data() -> None:
     assert not group.diverged()
 
 
-@pytest.mark.asyncio
 async def test_two_fast_elections_leave_tails_that_the_leader_never_knew() -> None:
     """KIP-279: the follower's epoch is unknown to the leader, and the other way round."""
     group = Replicas(brokers=3)
@@ -369,7 +347,6 @@ async def test_two_fast_elections_leave_tails_that_the_leader_never_knew() -> No
     assert [group.values(i) for i in (1, 2, 3)] == [[b"a", b"b"]] * 3
 
 
-@pytest.mark.asyncio
 async def test_a_follower_below_the_log_start_begins_anew() -> None:
     """KAFKA-9491: the high watermark goes along."""
     group = Replicas(isr=[1, 2])
@@ -387,7 +364,6 @@ async def test_a_follower_below_the_log_start_begins_anew() -> None:
 # ---- readers
 
 
-@pytest.mark.asyncio
 async def test_readers_hear_of_data_watermarks_and_roles() -> None:
     group = Replicas()
     news = News()
@@ -406,7 +382,6 @@ async def test_readers_hear_of_data_watermarks_and_roles() -> None:
     assert news.heard.count("role") == 1
 
 
-@pytest.mark.asyncio
 async def test_consumers_read_below_the_high_watermark_only() -> None:
     group = Replicas()
     group.produce(b"a")

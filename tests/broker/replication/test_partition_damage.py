@@ -11,8 +11,6 @@ from oncelog_protocol.errors import StorageError
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from support.replicas import TOPIC_ID, Replicas
 
-pytestmark = pytest.mark.asyncio
-
 
 def order(epoch: int, leader: int, *, isr: tuple[int, ...] = (1, 2, 3)) -> LeaderAndIsrPartition:
     return LeaderAndIsrPartition(

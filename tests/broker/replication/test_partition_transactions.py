@@ -22,8 +22,6 @@ from support.replicas import Replicas, batch_of
 from support.transactional_logs import TxnProducer, committed_values, undecided_by_replay
 from unsafe.replication import without
 
-pytestmark = pytest.mark.asyncio
-
 
 def send(group: Replicas, producer: TxnProducer, *values: bytes) -> LogAppend:
     """One batch to whoever leads, as its broker does after the coordinator said yes."""

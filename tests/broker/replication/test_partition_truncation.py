@@ -10,8 +10,6 @@ from oncelog_protocol.messages.fetch import EpochEnd
 from support.replicas import Replicas
 from support.transactional_logs import TxnProducer
 
-pytestmark = pytest.mark.asyncio
-
 
 def filled(group: Replicas) -> None:
     log = group[2].partition.log

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,7 +87,6 @@ def test_every_waiter_is_called_exactly_when_its_offset_is_reached(
         assert sorted(called) == sorted(o for o in offsets if o <= top)
 
 
-@pytest.mark.asyncio
 async def test_deadlines_fire_in_order_and_never_early() -> None:
     loop = asyncio.get_running_loop()
     deadlines = Deadlines()
@@ -103,7 +101,6 @@ async def test_deadlines_fire_in_order_and_never_early() -> None:
     assert len(deadlines) == 0
 
 
-@pytest.mark.asyncio
 async def test_a_cancelled_deadline_does_not_fire_and_is_not_kept() -> None:
     loop = asyncio.get_running_loop()
     deadlines = Deadlines()
@@ -119,7 +116,6 @@ async def test_a_cancelled_deadline_does_not_fire_and_is_not_kept() -> None:
     assert fired == ["kept"]
 
 
-@pytest.mark.asyncio
 async def test_a_callback_may_cancel_its_neighbour_and_add_another() -> None:
     loop = asyncio.get_running_loop()
     deadlines = Deadlines()
@@ -139,7 +135,6 @@ async def test_a_callback_may_cancel_its_neighbour_and_add_another() -> None:
     assert len(deadlines) == 0
 
 
-@pytest.mark.asyncio
 async def test_closing_forgets_everything() -> None:
     loop = asyncio.get_running_loop()
     deadlines = Deadlines()

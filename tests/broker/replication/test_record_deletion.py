@@ -21,8 +21,6 @@ from oncelog_runtime.entropy import SeededEntropy
 from support.replicas import Replicas, topic_config
 from unsafe.replication import without
 
-pytestmark = pytest.mark.asyncio
-
 
 async def write_down(group: Replicas, *broker_ids: int) -> None:
     """Write checkpoints at these brokers, and do what follows from them."""

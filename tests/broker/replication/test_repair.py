@@ -16,8 +16,6 @@ from support.replicas import TP, Replicas
 from support.replication_cluster import Cluster
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 def repair_of(records: int) -> Repair:
     log = make_log(MemoryFiles())

@@ -11,8 +11,6 @@ from oncelog_protocol.types import Acks
 from support.replicas import Replicas, batch_of
 from unsafe.replication import without
 
-pytestmark = pytest.mark.asyncio
-
 
 def send(group: Replicas, sequence: int) -> tuple[LogAppend, list[int]]:
     """Send one batch to whoever leads; the codes that its sender hears are added to the list."""

@@ -23,8 +23,6 @@ from oncelog_protocol.types import Acks, TopicPartition
 from support.replication_cluster import Cluster
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 0)
 
 

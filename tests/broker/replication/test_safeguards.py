@@ -23,8 +23,6 @@ from support.replicas import Replicas
 from support.safeguards import decisions, left_out
 from unsafe.replication import UNSAFE, without
 
-pytestmark = pytest.mark.asyncio
-
 
 def kip_101_data_loss(safeguards: Safeguards) -> Replicas:
     """The follower restarts before it has heard of the high watermark; then the leader dies."""

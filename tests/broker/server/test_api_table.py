@@ -217,7 +217,6 @@ def test_everybody_may_have_an_ordinal(code: int) -> None:
 # ---------------------------------------------------------------- the controller
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("api", OF_TOPICS, ids=lambda api: api.name)
 async def test_topics_that_are_legal_and_allowed_reach_the_controller(api: ApiKey) -> None:
     request, forwarded, answered = OF_TOPICS[api]
@@ -238,7 +237,6 @@ async def test_topics_that_are_legal_and_allowed_reach_the_controller(api: ApiKe
     assert len(controller.requests) == 1
 
 
-@pytest.mark.asyncio
 async def test_leaders_are_elected_for_who_may_alter_the_cluster() -> None:
     code = NotControllerError.code
     controller = ControllerStub(admin.ElectLeadersResponse(code))
@@ -260,7 +258,6 @@ async def test_leaders_are_elected_for_who_may_alter_the_cluster() -> None:
     assert (controller.requests, controller.internal) == ([request], [False])
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("api", OF_BROKERS, ids=lambda api: api.name)
 async def test_brokers_get_the_controllers_answer_as_it_is(api: ApiKey) -> None:
     request, response = OF_BROKERS[api]

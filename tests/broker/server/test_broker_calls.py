@@ -16,8 +16,6 @@ from oncelog_protocol.messages.transactions import WriteTxnMarkersRequest, Write
 from support.server import Parked, ServerUnderTest
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 def calls_to(address: tuple[str, int]) -> BrokerCalls:
     image = MetadataImage("c")

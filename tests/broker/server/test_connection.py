@@ -57,7 +57,6 @@ class Bulky:
         respond(*bulk(self.size))
 
 
-@pytest.mark.asyncio
 async def test_answers_leave_in_the_order_of_requests() -> None:
     parked = Parked()
     async with ServerUnderTest({ApiKey.METADATA: parked}) as server:
@@ -76,7 +75,6 @@ async def test_answers_leave_in_the_order_of_requests() -> None:
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_a_request_without_response_does_not_hold_up_the_next() -> None:
     class Silent:
         def handle(
@@ -97,7 +95,6 @@ async def test_a_request_without_response_does_not_hold_up_the_next() -> None:
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_what_is_aborted_ends_its_connection_and_nothing_behind_it_begins() -> None:
     class Abort:
         def handle(
@@ -115,7 +112,6 @@ async def test_what_is_aborted_ends_its_connection_and_nothing_behind_it_begins(
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_answering_twice_is_a_bug_that_raises() -> None:
     parked = Parked()
     async with ServerUnderTest({ApiKey.METADATA: parked}) as server:
@@ -129,7 +125,6 @@ async def test_answering_twice_is_a_bug_that_raises() -> None:
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_in_flight_requests_are_bounded_exactly() -> None:
     """Also when many arrive in one read: those beyond the bound are not started."""
     parked = Parked()
@@ -146,7 +141,6 @@ async def test_in_flight_requests_are_bounded_exactly() -> None:
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_a_long_poll_of_a_consumer_holds_back_what_is_behind_it() -> None:
     parked = Parked()
     handlers = {ApiKey.FETCH: parked, ApiKey.METADATA: parked}
@@ -166,7 +160,6 @@ async def test_a_long_poll_of_a_consumer_holds_back_what_is_behind_it() -> None:
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_unsent_answers_stop_further_requests() -> None:
     """A peer that asks for megabytes and reads nothing makes the broker hold little of it."""
     size = 256 * 1024
@@ -190,7 +183,6 @@ async def test_unsent_answers_stop_further_requests() -> None:
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_half_close_ends_the_connection_after_what_is_written() -> None:
     parked = Parked()
     async with ServerUnderTest({ApiKey.METADATA: parked}) as server:
@@ -205,7 +197,6 @@ async def test_half_close_ends_the_connection_after_what_is_written() -> None:
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_handlers_hear_of_the_end_and_late_answers_are_dropped() -> None:
     parked = Parked()
     async with ServerUnderTest({ApiKey.METADATA: parked}) as server:
@@ -227,7 +218,6 @@ async def test_handlers_hear_of_the_end_and_late_answers_are_dropped() -> None:
         respond(MetadataResponse("c", -1))
 
 
-@pytest.mark.asyncio
 async def test_the_buffer_goes_with_its_connection() -> None:
     """The objects of a connection refer to each other, so they wait for the garbage collector.
     Megabytes of half a frame must not."""
@@ -241,7 +231,6 @@ async def test_the_buffer_goes_with_its_connection() -> None:
         assert channel.machine.buffer_bytes == 0
 
 
-@pytest.mark.asyncio
 async def test_the_payload_reaches_the_handler_whole_and_writable() -> None:
     seen: list[bytes] = []
 

@@ -73,7 +73,6 @@ def make(image: MetadataImage, local: Controller, tasks: Tasks) -> tuple[Control
     return channel, IsrChannel(1, lambda: 77, channel, tasks)
 
 
-@pytest.mark.asyncio
 async def test_this_process_is_asked_directly_when_it_is_the_controller() -> None:
     image, local, tasks = MetadataImage("c"), Controller(), Tasks("test")
     image.note_controller(1, 1, [])
@@ -84,7 +83,6 @@ async def test_this_process_is_asked_directly_when_it_is_the_controller() -> Non
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_what_is_asked_while_one_request_is_out_leaves_together() -> None:
     image, local, tasks = MetadataImage("c"), Controller(), Tasks("test")
     image.note_controller(1, 1, [])
@@ -108,7 +106,6 @@ async def test_what_is_asked_while_one_request_is_out_leaves_together() -> None:
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_a_whole_request_that_is_refused_raises_for_each() -> None:
     image, local, tasks = MetadataImage("c"), Controller(), Tasks("test")
     image.note_controller(1, 1, [])
@@ -121,7 +118,6 @@ async def test_a_whole_request_that_is_refused_raises_for_each() -> None:
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_the_controller_is_followed_when_it_moves() -> None:
     image, local, tasks = MetadataImage("c"), Controller(), Tasks("test")
     old, new = Controller(), Controller()
@@ -143,7 +139,6 @@ async def test_the_controller_is_followed_when_it_moves() -> None:
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_nobody_is_controller_for_too_long() -> None:
     image, tasks = MetadataImage("c"), Tasks("test")
     channel, _ = make(image, Controller(), tasks)
@@ -152,7 +147,6 @@ async def test_nobody_is_controller_for_too_long() -> None:
     assert image.on_change == []
 
 
-@pytest.mark.asyncio
 async def test_the_connector_finds_brokers_by_the_image() -> None:
     image = MetadataImage("c")
     connector = BrokerConnector(1, image, "internal")
@@ -166,7 +160,6 @@ async def test_the_connector_finds_brokers_by_the_image() -> None:
         await channel.wait_closed()
 
 
-@pytest.mark.asyncio
 async def test_an_address_that_leads_astray_is_refused_and_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -182,7 +175,6 @@ async def test_an_address_that_leads_astray_is_refused_and_told_once(
     assert "found broker 3 of cluster 'c'" in lines[0]
 
 
-@pytest.mark.asyncio
 async def test_a_controller_whose_address_leads_astray_is_asked_again() -> None:
     image, local, tasks = MetadataImage("c"), Controller(), Tasks("test")
     right = Controller()

@@ -81,7 +81,6 @@ def asking(store: Store) -> ControllerFence:
     return fence
 
 
-@pytest.mark.asyncio
 async def test_a_newer_controller_is_believed_when_the_store_says_so_and_asked_about_once() -> None:
     store = Store()
     fence = asking(store)
@@ -96,7 +95,6 @@ async def test_a_newer_controller_is_believed_when_the_store_says_so_and_asked_a
     assert store.reads == 2
 
 
-@pytest.mark.asyncio
 async def test_an_order_with_a_forged_epoch_leaves_nothing_behind() -> None:
     store = Store()
     fence = asking(store)
@@ -108,7 +106,6 @@ async def test_an_order_with_a_forged_epoch_leaves_nothing_behind() -> None:
     await fence.admit(1, 5, 100)
 
 
-@pytest.mark.asyncio
 async def test_an_order_in_the_name_of_another_broker_is_not_believed() -> None:
     fence = asking(Store())
     with pytest.raises(NotControllerError):
@@ -116,7 +113,6 @@ async def test_an_order_in_the_name_of_another_broker_is_not_believed() -> None:
     assert fence.controller_epoch == -1
 
 
-@pytest.mark.asyncio
 async def test_when_the_store_is_ahead_an_older_controller_is_refused_for_good() -> None:
     store = Store()
     store.controller = (-1, 7)
@@ -128,7 +124,6 @@ async def test_when_the_store_is_ahead_an_older_controller_is_refused_for_good()
         await fence.admit(1, 8, 100)
 
 
-@pytest.mark.asyncio
 async def test_while_the_store_is_away_only_the_known_controller_is_obeyed() -> None:
     store = Store()
     fence = asking(store)
@@ -141,7 +136,6 @@ async def test_while_the_store_is_away_only_the_known_controller_is_obeyed() -> 
     await fence.admit(2, 6, 100)
 
 
-@pytest.mark.asyncio
 async def test_an_order_for_an_earlier_life_does_not_ask_the_store() -> None:
     store = Store()
     fence = asking(store)

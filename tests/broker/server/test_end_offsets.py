@@ -29,8 +29,6 @@ from support.hand_records import produce
 from support.server import Parked, ServerUnderTest
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 def of(cluster: Cluster, broker_id: int) -> EndOffsets:
     broker = cluster.brokers[broker_id]

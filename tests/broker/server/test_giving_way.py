@@ -44,7 +44,6 @@ def leads(cluster: Cluster, broker_id: int) -> bool:
     return replica is not None and replica.replicas.partition(TopicPartition("t", 0)).is_leader
 
 
-@pytest.mark.asyncio
 @pytest.mark.slow
 async def test_writes_go_on_where_there_is_room(tmp_path: Path) -> None:
     disks = Disks()
@@ -62,7 +61,6 @@ async def test_writes_go_on_where_there_is_room(tmp_path: Path) -> None:
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_where_nobody_has_room_the_leader_stays_and_serves_readers(tmp_path: Path) -> None:
     disks = Disks()
     async with Cluster(tmp_path, brokers=3, files=disks) as cluster:
@@ -112,7 +110,6 @@ class _Stalling:
         self._file.sync()
 
 
-@pytest.mark.asyncio
 @pytest.mark.slow
 async def test_writes_go_on_where_the_disk_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -138,7 +135,6 @@ async def test_writes_go_on_where_the_disk_answers(
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_a_leader_without_a_better_follower_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

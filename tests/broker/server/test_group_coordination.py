@@ -40,8 +40,6 @@ from support.cluster import Cluster
 from support.waiting import eventually
 from unsafe.coordinators import without
 
-pytestmark = pytest.mark.asyncio
-
 SETTINGS: dict[str, Any] = {"offsets_topic_num_partitions": 8, "min_insync_replicas": 2}
 
 

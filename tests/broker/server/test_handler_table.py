@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from oncelog_broker.server.handler_table import install_handlers
 from oncelog_protocol.registry import REQUESTS
 from support.cluster import Cluster
@@ -15,7 +13,6 @@ def is_empty(directory: Path) -> bool:
     return not list(directory.iterdir())
 
 
-@pytest.mark.asyncio
 async def test_no_api_is_left_out(tmp_path: Path) -> None:
     broker = Cluster(tmp_path, 1).make_broker(1)
     install_handlers(

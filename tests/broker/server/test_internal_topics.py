@@ -24,8 +24,6 @@ from support.coordinators import MemoryWriter, TextShard
 from support.server import ControllerStub
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 def order(partition: int, leader: int = 1, topic_id: str = "id") -> LeaderAndIsrPartition:
     return LeaderAndIsrPartition(GROUP_TOPIC, topic_id, partition, leader, 0, [1], 0, [1], False)

@@ -143,7 +143,6 @@ CLOSED: list[tuple[str, bytes]] = [
 
 @pytest.mark.parametrize(("name", "data"), CLOSED, ids=[c[0] for c in CLOSED])
 @pytest.mark.parametrize("greeted", [False, True], ids=["first", "later"])
-@pytest.mark.asyncio
 async def test_broken_input_closes_its_connection_only(
     server: ServerUnderTest, name: str, data: bytes, greeted: bool
 ) -> None:
@@ -157,7 +156,6 @@ async def test_broken_input_closes_its_connection_only(
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_a_message_cut_at_every_byte(server: ServerUnderTest) -> None:
     """A head that ends too early is refused wherever it ends."""
     async with Canary(await server.channel(), MetadataRequest(None)) as canary:
@@ -169,7 +167,6 @@ async def test_a_message_cut_at_every_byte(server: ServerUnderTest) -> None:
         await canary.still_sings()
 
 
-@pytest.mark.asyncio
 async def test_longer_spellings_of_small_numbers_are_accepted(server: ServerUnderTest) -> None:
     """Consistently: every integer may be spelled longer than needed."""
     peer = await server.peer(hello=True)
@@ -188,7 +185,6 @@ UNSUPPORTED = [
 
 
 @pytest.mark.parametrize(("name", "api_key", "version"), UNSUPPORTED)
-@pytest.mark.asyncio
 async def test_what_is_not_spoken_is_answered_with_what_is(
     server: ServerUnderTest, name: str, api_key: int, version: int
 ) -> None:
@@ -201,7 +197,6 @@ async def test_what_is_not_spoken_is_answered_with_what_is(
     await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_a_version_of_the_handshake_from_the_future(server: ServerUnderTest) -> None:
     peer = await server.peer()
     peer.send(frame(request_head(ApiKey.API_VERSIONS, ["x", "y", "z"], version=9)))
@@ -215,7 +210,6 @@ async def test_a_version_of_the_handshake_from_the_future(server: ServerUnderTes
 HERE = Identity("cluster", 2)
 
 
-@pytest.mark.asyncio
 async def test_who_meant_another_broker_gets_one_answer_and_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -239,7 +233,6 @@ async def test_who_meant_another_broker_gets_one_answer_and_one_line(
     assert "expected broker 2 of cluster 'other', found broker 2 of clus" in lines[0]
 
 
-@pytest.mark.asyncio
 async def test_between_brokers_version_0_is_refused_and_clients_may_use_it() -> None:
     hello = frame(request_head(ApiKey.API_VERSIONS, ["test", "1"]))
     async with serving(identity=HERE) as server:
@@ -274,7 +267,6 @@ async def _slowly(peer: RawPeer) -> None:
 
 
 @pytest.mark.parametrize("behave", [_nothing, _one_byte_of_much, _slowly])
-@pytest.mark.asyncio
 async def test_who_never_completes_a_request_is_closed_in_time(
     server: ServerUnderTest, behave: Callable[[RawPeer], Any]
 ) -> None:
@@ -288,7 +280,6 @@ async def test_who_never_completes_a_request_is_closed_in_time(
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_a_claim_takes_no_memory_and_its_deadline_holds_after_the_handshake(
     server: ServerUnderTest,
 ) -> None:
@@ -301,7 +292,6 @@ async def test_a_claim_takes_no_memory_and_its_deadline_holds_after_the_handshak
     await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_many_small_requests_whose_answers_nobody_reads(server: ServerUnderTest) -> None:
     """The bounds say how much is held; then the peer that takes nothing is closed."""
     async with Canary(await server.channel(), MetadataRequest(None)) as canary:
@@ -321,7 +311,6 @@ async def test_many_small_requests_whose_answers_nobody_reads(server: ServerUnde
         await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_a_reset_in_the_middle_of_an_answer(server: ServerUnderTest) -> None:
     async with Canary(await server.channel(), MetadataRequest(None)) as canary:
         for _ in range(20):
@@ -335,7 +324,6 @@ async def test_a_reset_in_the_middle_of_an_answer(server: ServerUnderTest) -> No
         await eventually(lambda: len(server.listener.connections) == 1)
 
 
-@pytest.mark.asyncio
 async def test_broken_input_is_logged_once_a_host_and_interval(
     server: ServerUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -351,7 +339,6 @@ async def test_broken_input_is_logged_once_a_host_and_interval(
     assert "\n" not in lines[0].getMessage()
 
 
-@pytest.mark.asyncio
 async def test_connections_are_bounded_in_all_and_per_host() -> None:
     limits = connection_settings(connections_max=4, connections_per_ip_max=3, sweep_s=0.02)
     async with serving(limits=limits) as server:
@@ -385,7 +372,6 @@ class Bulky:
         respond(FetchResponse(0, [FetchTopicResponse("t", [partition])]), [bytes(65536)])
 
 
-@pytest.mark.asyncio
 async def test_slow_readers_do_not_slow_others_down() -> None:
     """Lines 13 and 109: many peers ask for megabytes and read nothing. Each holds what the bound
     says, all are closed in time, the canary goes on."""
@@ -413,7 +399,6 @@ async def test_slow_readers_do_not_slow_others_down() -> None:
             await canary.still_sings()
 
 
-@pytest.mark.asyncio
 async def test_many_that_read_when_the_pool_gets_full_do_not_overrun_it() -> None:
     """Each had room when it was told to go on, and all have much to read by then."""
     size = 1024 * 1024
@@ -442,7 +427,6 @@ async def test_many_that_read_when_the_pool_gets_full_do_not_overrun_it() -> Non
             await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_frames_of_all_connections_together_are_bounded() -> None:
     """Peers each send a large part of a frame: the pool makes them wait in line, the canary is
     served, and the frames get through one after the other."""
@@ -478,7 +462,6 @@ async def test_frames_of_all_connections_together_are_bounded() -> None:
             await peer.close()
 
 
-@pytest.mark.asyncio
 async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
     parked = Parked()
     limits = connection_settings(idle_s=0.3, sweep_s=0.02)

@@ -38,8 +38,6 @@ from support.replicas import NOW_MS
 from support.replication_cluster import Cluster
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("__consumer_offsets", 0)
 A1, A2, B1 = (CoordinatorRecord(b"a", v) for v in (b"1", b"2", None))
 NOT_HERE = NotCoordinatorError.code

@@ -43,7 +43,6 @@ def make(controller: Controller) -> tuple[ProducerIds, Tasks]:
     return ProducerIds(1, controller, Fence(), tasks), tasks
 
 
-@pytest.mark.asyncio
 async def test_ids_come_in_order_and_the_next_block_before_the_last_is_used_up() -> None:
     controller = Controller()
     ids, tasks = make(controller)
@@ -54,7 +53,6 @@ async def test_ids_come_in_order_and_the_next_block_before_the_last_is_used_up()
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_a_block_is_had_before_anybody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_ids, "RETRY_S", 0.01)
     controller = Controller()
@@ -71,7 +69,6 @@ async def test_a_block_is_had_before_anybody_asks(monkeypatch: pytest.MonkeyPatc
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_many_who_wait_share_one_request() -> None:
     controller = Controller()
     controller.open.clear()
@@ -84,7 +81,6 @@ async def test_many_who_wait_share_one_request() -> None:
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
     controller = Controller()
     controller.open.clear()
@@ -98,7 +94,6 @@ async def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
     await tasks.close()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("error", [TimeoutError(), ConnectionError(), None])
 async def test_without_a_controller_the_answer_is_retriable(error: BaseException | None) -> None:
     controller = Controller()

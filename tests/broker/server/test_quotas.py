@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from oncelog_broker.server.quotas import READ_BYTES_MIN, SMALL_BYTES, BytePool
 from support.waiting import eventually
 
@@ -31,7 +29,6 @@ class Member:
         return self.waits
 
 
-@pytest.mark.asyncio
 async def test_little_is_not_counted() -> None:
     pool = BytePool(1000 * KIB)
     member = Member(pool)
@@ -44,7 +41,6 @@ async def test_little_is_not_counted() -> None:
     assert not member.ask()
 
 
-@pytest.mark.asyncio
 async def test_over_the_limit_members_wait_in_line_until_there_is_room() -> None:
     pool = BytePool(1000 * KIB)
     holder, first, second = Member(pool), Member(pool), Member(pool)
@@ -64,7 +60,6 @@ async def test_over_the_limit_members_wait_in_line_until_there_is_room() -> None
     assert pool.exhausted_count >= 1
 
 
-@pytest.mark.asyncio
 async def test_nobody_reads_more_at_once_than_there_is_room_for() -> None:
     pool = BytePool(1000 * KIB)
     first, second = Member(pool), Member(pool)
@@ -79,7 +74,6 @@ async def test_nobody_reads_more_at_once_than_there_is_room_for() -> None:
     assert (pool.room_for(first), pool.room_for(second)) == (READ_BYTES_MIN, 1000 * KIB)
 
 
-@pytest.mark.asyncio
 async def test_an_answer_takes_a_quarter_of_the_room() -> None:
     pool = BytePool(4000 * KIB)
     first, second = Member(pool), Member(pool)
@@ -93,7 +87,6 @@ async def test_an_answer_takes_a_quarter_of_the_room() -> None:
     pool.close()
 
 
-@pytest.mark.asyncio
 async def test_whose_turn_it_is_has_room_for_a_small_answer() -> None:
     pool = BytePool(1000 * KIB)
     holder, member = Member(pool), Member(pool)
@@ -105,7 +98,6 @@ async def test_whose_turn_it_is_has_room_for_a_small_answer() -> None:
     pool.close()
 
 
-@pytest.mark.asyncio
 async def test_a_full_pool_counts_again_by_itself() -> None:
     """Sent bytes leave without telling anybody."""
     pool = BytePool(1000 * KIB)
@@ -118,7 +110,6 @@ async def test_a_full_pool_counts_again_by_itself() -> None:
     assert pool.used == 0
 
 
-@pytest.mark.asyncio
 async def test_who_is_gone_holds_nothing_and_waits_for_nothing() -> None:
     pool = BytePool(1000 * KIB)
     gone, other = Member(pool), Member(pool)
@@ -146,7 +137,6 @@ class Asking(Member):
         self.ask()
 
 
-@pytest.mark.asyncio
 async def test_a_small_member_does_not_keep_the_turn() -> None:
     """It stands first in line; those whose half frames fill the pool must get on all the same."""
     pool = BytePool(1000 * KIB)
@@ -159,7 +149,6 @@ async def test_a_small_member_does_not_keep_the_turn() -> None:
     pool.close()
 
 
-@pytest.mark.asyncio
 async def test_a_larger_pool_lets_those_in_line_go_on() -> None:
     pool = BytePool(1000 * KIB)
     holder, first, second = Member(pool), Member(pool), Member(pool)

@@ -66,7 +66,6 @@ class Raises:
 
 
 @pytest.mark.parametrize("request_", BETWEEN_BROKERS, ids=lambda r: type(r).__name__)
-@pytest.mark.asyncio
 async def test_apis_between_brokers_are_refused_on_listeners_for_clients(request_: Any) -> None:
     """Also a Fetch with a replica id (CVE-2018-1288): it would count as a follower's."""
     parked = Parked()
@@ -78,7 +77,6 @@ async def test_apis_between_brokers_are_refused_on_listeners_for_clients(request
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_they_are_served_on_the_internal_listener_if_the_principal_may() -> None:
     class Nobody:
         def authorize(self, context: RequestContext, operation: str, *resource: str) -> bool:
@@ -96,7 +94,6 @@ async def test_they_are_served_on_the_internal_listener_if_the_principal_may() -
 
 
 @pytest.mark.parametrize("request_", BETWEEN_BROKERS, ids=lambda r: type(r).__name__)
-@pytest.mark.asyncio
 async def test_brokers_serve_only_who_named_them_and_itself(request_: Any) -> None:
     parked = Parked()
     asker = getattr(request_, request_.asker_field)
@@ -122,7 +119,6 @@ async def test_brokers_serve_only_who_named_them_and_itself(request_: Any) -> No
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_markers_are_taken_from_brokers_alone() -> None:
     parked, request = Parked(), WriteTxnMarkersRequest([])
     handlers = {ApiKey.WRITE_TXN_MARKERS: parked}
@@ -145,7 +141,6 @@ async def test_markers_are_taken_from_brokers_alone() -> None:
         (OSError("a disk"), UnknownServerError.code),
     ],
 )
-@pytest.mark.asyncio
 async def test_errors_of_handlers_refuse_the_request_and_nothing_else(
     error: Exception, code: int
 ) -> None:
@@ -158,7 +153,6 @@ async def test_errors_of_handlers_refuse_the_request_and_nothing_else(
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_a_bug_on_the_produce_path_closes_the_connection() -> None:
     """UNKNOWN_SERVER_ERROR there has made clients write twice."""
     async with ServerUnderTest({ApiKey.PRODUCE: Raises(ValueError("a bug"))}) as server:
@@ -167,7 +161,6 @@ async def test_a_bug_on_the_produce_path_closes_the_connection() -> None:
             await channel.call(ProduceRequest(None, 1, 1000, []), timeout_s=5)
 
 
-@pytest.mark.asyncio
 async def test_async_handlers_answer_in_order_too() -> None:
     class Slow:
         async def handle_async(self, context: RequestContext, request: Any) -> Any:
@@ -184,7 +177,6 @@ async def test_async_handlers_answer_in_order_too() -> None:
         channel.close()
 
 
-@pytest.mark.asyncio
 async def test_clients_wait_until_the_broker_is_ready_brokers_do_not() -> None:
     for internal, code in ((False, BrokerNotAvailableError.code), (True, 42)):
         handlers = {ApiKey.METADATA: Raises(InvalidRequestError())}
@@ -195,7 +187,6 @@ async def test_clients_wait_until_the_broker_is_ready_brokers_do_not() -> None:
             channel.close()
 
 
-@pytest.mark.asyncio
 async def test_an_api_without_handler_is_unsupported() -> None:
     async with ServerUnderTest() as server:
         channel = await server.channel()
@@ -210,7 +201,6 @@ def test_every_api_can_be_refused() -> None:
     assert refusal(DescribeClusterRequest(), 31, "why").error_message == "why"
 
 
-@pytest.mark.asyncio
 async def test_what_comes_while_the_broker_stops_is_refused_without_a_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

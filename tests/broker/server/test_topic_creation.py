@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from oncelog_broker.server import topic_creation
 from oncelog_broker.server.authorizer import AllowAllAuthorizer
 from oncelog_broker.server.controller_channel import BrokerConnector, ControllerChannel
@@ -22,7 +20,6 @@ def make(controller: ControllerStub, tasks: Tasks) -> tuple[TopicCreation, Metad
     return TopicCreation(channel, tasks, AllowAllAuthorizer()), image
 
 
-@pytest.mark.asyncio
 async def test_a_name_is_asked_for_once_at_a_time() -> None:
     tasks = Tasks("test")
     controller = ControllerStub(
@@ -41,7 +38,6 @@ async def test_a_name_is_asked_for_once_at_a_time() -> None:
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_a_client_that_asks_for_random_names_is_bounded() -> None:
     tasks = Tasks("test")
     creation, _ = make(ControllerStub(), tasks)
@@ -50,7 +46,6 @@ async def test_a_client_that_asks_for_random_names_is_bounded() -> None:
     await tasks.close()
 
 
-@pytest.mark.asyncio
 async def test_who_may_not_create_creates_nothing() -> None:
     tasks = Tasks("test")
     image = MetadataImage("c")

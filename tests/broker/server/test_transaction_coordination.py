@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from oncelog_protocol.coordinators import TRANSACTION_TOPIC, coordinator_partition
 from oncelog_protocol.errors import (
     CoordinatorNotAvailableError,
@@ -21,8 +19,6 @@ from support.cluster import Cluster
 from support.hand_producer import HandProducer
 from support.waiting import eventually
 from unsafe.coordinators import without
-
-pytestmark = pytest.mark.asyncio
 
 SETTINGS: dict[str, Any] = {"transaction_state_log_num_partitions": 6, "min_insync_replicas": 2}
 

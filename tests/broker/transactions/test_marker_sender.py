@@ -38,8 +38,6 @@ from oncelog_runtime.tasks import Tasks
 from support.fake_transactions import FakeCalls, image_of, tell
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 def where(*numbers: int, topic: str = "t") -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in numbers]

@@ -21,8 +21,6 @@ from support.fake_transactions import FakeGroups
 from support.replication_cluster import Cluster, transact
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 

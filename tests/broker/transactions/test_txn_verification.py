@@ -34,8 +34,6 @@ from oncelog_runtime.tasks import Tasks
 from support.fake_transactions import FakeCalls, FakeTransactions, image_of, tell
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 0)
 
 

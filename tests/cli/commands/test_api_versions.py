@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from oncelog_protocol.registry import REQUESTS
 from support.cluster import Cluster
 from support.shell import oncelog
-
-pytestmark = pytest.mark.asyncio
 
 
 async def test_what_brokers_speak(tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ def test_broker_hands_over_file_and_settings_and_gives_back_the_exit_code(tmp_pa
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.asyncio
 async def test_config_check(tmp_path: Path) -> None:
     config = write(tmp_path, GOOD)
     shown = await oncelog("broker", "config", "check", "--config", config)
@@ -49,7 +48,6 @@ async def test_config_check(tmp_path: Path) -> None:
     assert "rack" in shown.err
 
 
-@pytest.mark.asyncio
 async def test_config_show(tmp_path: Path) -> None:
     config = write(tmp_path, GOOD)
     shown = await oncelog("broker", "config", "show", "--config", config)
@@ -63,7 +61,6 @@ async def test_config_show(tmp_path: Path) -> None:
     assert rows["log_level"]["dynamic"]
 
 
-@pytest.mark.asyncio
 async def test_config_show_of_a_running_broker(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         shown = await oncelog(
@@ -74,7 +71,6 @@ async def test_config_show_of_a_running_broker(tmp_path: Path) -> None:
         assert rows["broker_id"]["value"] == "1"
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -65,7 +65,6 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.asyncio
 async def test_ready(capsys: pytest.CaptureFixture[str]) -> None:
     answer = http(200, json.dumps(READY).encode())
     assert await asked(saying(answer), "--json") == EXIT_OK
@@ -75,7 +74,6 @@ async def test_ready(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["reasons"] == found["warnings"] == found["errors"] == []
 
 
-@pytest.mark.asyncio
 async def test_not_ready_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     answer = http(503, json.dumps(FENCED).encode())
     assert await asked(saying(answer)) == EXIT_UNHEALTHY
@@ -85,7 +83,6 @@ async def test_not_ready_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert "EIO" in shown
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("probe", "path"), [("ready", "/readyz"), ("live", "/livez"), ("started", "/startupz")]
 )
@@ -96,7 +93,6 @@ async def test_each_probe_has_its_path(probe: str, path: str) -> None:
     assert paths == [path]
 
 
-@pytest.mark.asyncio
 async def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and nobody listens: the port stays refused
@@ -108,7 +104,6 @@ async def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["reasons"] == ["connection refused: nobody listens there"]
 
 
-@pytest.mark.asyncio
 async def test_silence_and_dripping_end_with_the_deadline(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -122,7 +117,6 @@ async def test_silence_and_dripping_end_with_the_deadline(
     assert document(capsys)["reasons"] == ["no answer within 0.1 s"]
 
 
-@pytest.mark.asyncio
 async def test_a_flood_is_not_collected(capsys: pytest.CaptureFixture[str]) -> None:
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

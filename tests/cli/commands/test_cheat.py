@@ -34,7 +34,6 @@ def test_every_example_can_be_parsed(line: str) -> None:
     assert not rest
 
 
-@pytest.mark.asyncio
 async def test_sheets() -> None:
     shown = await oncelog("cheat", "groups")
     assert shown.code == 0

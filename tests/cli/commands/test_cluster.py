@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from support.cluster import Cluster
 from support.hand_records import produce
 from support.shell import oncelog
-
-pytestmark = pytest.mark.asyncio
 
 
 async def test_the_cluster(tmp_path: Path) -> None:

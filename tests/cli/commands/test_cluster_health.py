@@ -11,8 +11,6 @@ from support.cluster import Cluster
 from support.shell import oncelog
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 HEALTH = ("cluster", "health", "--disk-warning", "0", "--disk-critical", "0")
 """Whatever the disk of the machine that runs tests."""
 

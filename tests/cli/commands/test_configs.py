@@ -6,13 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
 from support.cluster import Cluster
 from support.shell import oncelog
-
-pytestmark = pytest.mark.asyncio
 
 
 @pytest_asyncio.fixture

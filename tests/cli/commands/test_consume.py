@@ -81,18 +81,15 @@ async def values(cluster: Cluster, *arguments: str) -> list[str]:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-@pytest.mark.asyncio
 async def test_ranges(cluster: Cluster, arguments: list[str], wanted: list[str]) -> None:
     assert await values(cluster, *arguments) == wanted
 
 
-@pytest.mark.asyncio
 async def test_a_number_of_records(cluster: Cluster) -> None:
     assert len(await values(cluster, "-o", "start", "-n", "7")) == 7
     assert await values(cluster, "-p", "0", "-o", "-3", "-n", "2") == ["a7", "a8"]
 
 
-@pytest.mark.asyncio
 async def test_formats(cluster: Cluster) -> None:
     shown = await oncelog(
         *("consume", "t", "-p", "0", "-o", "1:2", "-f", "%t/%p@%o %v %T%n"),
@@ -115,7 +112,6 @@ async def test_formats(cluster: Cluster) -> None:
     ]
 
 
-@pytest.mark.asyncio
 async def test_filters_and_metadata(cluster: Cluster) -> None:
     consume = ("consume", "t", "--until-end")
     every = await oncelog(*consume, "--json", bootstrap=cluster.bootstrap)
@@ -130,7 +126,6 @@ async def test_filters_and_metadata(cluster: Cluster) -> None:
     assert not any("value" in line for line in shown.json_lines)
 
 
-@pytest.mark.asyncio
 async def test_what_coordinators_write(cluster: Cluster) -> None:
     servers = cluster.bootstrap
     read = ("consume", "t", "-g", "readers", "-o", "start", "-n", "1")
@@ -143,7 +138,6 @@ async def test_what_coordinators_write(cluster: Cluster) -> None:
     assert json.loads(value)["offset"] >= 0
 
 
-@pytest.mark.asyncio
 async def test_ends_of_transactions(cluster: Cluster) -> None:
     servers = cluster.bootstrap
     await cluster.create_topic("paid")
@@ -170,7 +164,6 @@ async def test_ends_of_transactions(cluster: Cluster) -> None:
     assert shown.code == 2
 
 
-@pytest.mark.asyncio
 async def test_several_topics(cluster: Cluster) -> None:
     await cluster.create_topic("u")
     await oncelog("produce", "u", stdin=b"c0\n", bootstrap=cluster.bootstrap)
@@ -182,7 +175,6 @@ async def test_several_topics(cluster: Cluster) -> None:
     assert (shown.code, shown.err) == (1, "error: no topic matches [x-z]\n")
 
 
-@pytest.mark.asyncio
 async def test_by_default_only_what_comes_is_printed(cluster: Cluster) -> None:
     async with (
         start("consume", "t", "-n", "1", bootstrap=cluster.bootstrap) as process,
@@ -196,7 +188,6 @@ async def test_by_default_only_what_comes_is_printed(cluster: Cluster) -> None:
         assert (process.returncode, out, err) == (0, b"new\n", b"")
 
 
-@pytest.mark.asyncio
 async def test_a_start_that_is_not_written_yet_is_waited_for(cluster: Cluster) -> None:
     lines = b"b5\nb6\nb7\nb8\nb9\n"
     async with start(
@@ -209,7 +200,6 @@ async def test_a_start_that_is_not_written_yet_is_waited_for(cluster: Cluster) -
         assert (process.returncode, out, err) == (0, b"b7\nb8\n", b"")
 
 
-@pytest.mark.asyncio
 @pytest.mark.slow
 async def test_what_is_not_there(cluster: Cluster) -> None:
     shown = await oncelog("consume", "t", "-p", "2", "-e", bootstrap=cluster.bootstrap)
@@ -238,7 +228,6 @@ async def test_what_is_not_there(cluster: Cluster) -> None:
         ([], "TOPIC"),
     ],
 )
-@pytest.mark.asyncio
 async def test_usage(arguments: list[str], word: str) -> None:
     topic = ["t"] if arguments else []
     shown = await oncelog("consume", *topic, *arguments, bootstrap="127.0.0.1:1")
@@ -246,7 +235,6 @@ async def test_usage(arguments: list[str], word: str) -> None:
     assert word in shown.err
 
 
-@pytest.mark.asyncio
 async def test_formats_are_explained_without_a_topic() -> None:
     shown = await oncelog("consume", "--format", "help")
     assert (shown.code, shown.err) == (0, "")
@@ -292,7 +280,6 @@ async def committed(cluster: Cluster, group: str) -> dict[int, int]:
     return {row["partition"]: row["offset"] for row in described["offsets"]}
 
 
-@pytest.mark.asyncio
 @pytest.mark.slow
 async def test_a_group_goes_on_where_it_was(cluster: Cluster) -> None:
     everything = numbered("a", 0, 10) + numbered("b", 0, 5)
@@ -314,14 +301,12 @@ async def test_a_group_goes_on_where_it_was(cluster: Cluster) -> None:
         ("@2026-01-31T15:00:00Z", numbered("a", 3, 10) + numbered("b", 3, 5)),
     ],
 )
-@pytest.mark.asyncio
 async def test_where_a_group_begins(cluster: Cluster, where: str, wanted: list[str]) -> None:
     assert await values(cluster, "-g", "g", "-o", where, "-e") == wanted
     assert await committed(cluster, "g") == {0: 10, 1: 5}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.asyncio
 async def test_ctrl_c_commits_and_leaves(cluster: Cluster, number: signal.Signals) -> None:
     async with (
         start("consume", "t", "-g", "g", "-o", "start", bootstrap=cluster.bootstrap) as process,
@@ -340,7 +325,6 @@ async def test_ctrl_c_commits_and_leaves(cluster: Cluster, number: signal.Signal
     assert await committed(cluster, "g") == {0: 10, 1: 5}
 
 
-@pytest.mark.asyncio
 async def test_a_group_shares_out_the_partitions_itself(cluster: Cluster) -> None:
     for arguments, word in (
         (["-p", "0"], "--partition and --group"),

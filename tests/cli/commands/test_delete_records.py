@@ -7,14 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pytest_asyncio
 
 from support.cluster import Cluster
 from support.hand_records import produce
 from support.shell import oncelog
-
-pytestmark = pytest.mark.asyncio
 
 
 @pytest_asyncio.fixture

@@ -14,8 +14,6 @@ from support.cluster import Cluster
 from support.house import ROOT
 from support.shell import oncelog
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_files_as_they_are() -> None:
     shown = await oncelog("generate", "grafana-dashboard")

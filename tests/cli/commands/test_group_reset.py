@@ -15,8 +15,6 @@ from oncelog_protocol.types import TopicPartition
 from support.admin_cluster import AdminCluster, KnownGroup
 from support.shell import Shown, oncelog
 
-pytestmark = pytest.mark.asyncio
-
 NOON_MS = 1_769_860_800_000
 """2026-01-31T12:00:00Z."""
 MINUTE_MS = 60_000

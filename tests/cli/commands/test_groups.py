@@ -26,8 +26,6 @@ from support.admin_cluster import AdminCluster, KnownGroup
 from support.cluster import Cluster
 from support.shell import Shown, oncelog, start
 
-pytestmark = pytest.mark.asyncio
-
 
 def member(name: str, host: str, *partitions: int, instance: str | None = None) -> DescribedMember:
     assigned = ConsumerAssignment(tuple(TopicPartition("t", number) for number in partitions))

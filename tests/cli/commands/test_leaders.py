@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from support.cluster import Cluster
 from support.shell import oncelog
 from support.waiting import eventually
-
-pytestmark = pytest.mark.asyncio
 
 
 async def test_preferred_replicas_lead_again(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from support.cluster import Cluster
 from support.shell import Shown, oncelog
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 def names(shown: Shown) -> list[str]:
     assert shown.code == 0, shown.err

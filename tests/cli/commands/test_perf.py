@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from oncelog_cli.commands.perf import percentiles
 from support.cluster import Cluster
 from support.shell import oncelog
 
 
-@pytest.mark.asyncio
 async def test_write_read_and_both(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         await cluster.create_topic("t", partitions=2)

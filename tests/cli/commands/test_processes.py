@@ -24,7 +24,6 @@ def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.asyncio
 async def test_dump_log(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         await cluster.create_topic("t")

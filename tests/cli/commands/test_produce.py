@@ -35,7 +35,6 @@ async def records(cluster: Cluster, topic: str = "t") -> list[dict[str, Any]]:
     return sorted(shown.json_lines, key=lambda record: (record["partition"], record["offset"]))
 
 
-@pytest.mark.asyncio
 async def test_a_line_is_a_value(cluster: Cluster) -> None:
     shown = await oncelog(
         "produce", "t", "-p", "1", stdin=b"one\n\n\xff\nlast", bootstrap=cluster.bootstrap
@@ -51,7 +50,6 @@ async def test_a_line_is_a_value(cluster: Cluster) -> None:
     assert {record["key"] for record in found} == {None}
 
 
-@pytest.mark.asyncio
 async def test_keys_headers_and_tombstones(cluster: Cluster) -> None:
     shown = await oncelog(
         *("produce", "t", "-K", "::", "-H", "a=1", "-H", "a=2=3", "-Z", "--json", "-p", "0"),
@@ -71,7 +69,6 @@ async def test_keys_headers_and_tombstones(cluster: Cluster) -> None:
     assert [record["headers"] for record in found] == [headers, headers]
 
 
-@pytest.mark.asyncio
 async def test_a_tab_may_be_typed_as_backslash_t(cluster: Cluster) -> None:
     shown = await oncelog(
         *("produce", "t", "-K", "\\t", "-p", "0"), stdin=b"k\tv\n", bootstrap=cluster.bootstrap
@@ -81,7 +78,6 @@ async def test_a_tab_may_be_typed_as_backslash_t(cluster: Cluster) -> None:
     assert [(r["key"], r["value"]) for r in await records(cluster)] == [("k", "v")]
 
 
-@pytest.mark.asyncio
 async def test_what_is_consumed_can_be_produced_again(cluster: Cluster, tmp_path: Path) -> None:
     lines = [
         {"value": "plain", "partition": 0, "timestamp": 1000},
@@ -104,7 +100,6 @@ async def test_what_is_consumed_can_be_produced_again(cluster: Cluster, tmp_path
     assert [{**record, "topic": "t"} for record in copies] == await records(cluster)
 
 
-@pytest.mark.asyncio
 async def test_bytes_as_text(cluster: Cluster) -> None:
     servers = cluster.bootstrap
     for encoding, lines in (("hex", b"6b:00ff\n"), ("base64", b"aw==:AP8=\n")):
@@ -118,7 +113,6 @@ async def test_bytes_as_text(cluster: Cluster) -> None:
     assert shown.out.splitlines() == ["6b 00ff"] * 2
 
 
-@pytest.mark.asyncio
 async def test_so_many_a_second(cluster: Cluster) -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -129,7 +123,6 @@ async def test_so_many_a_second(cluster: Cluster) -> None:
     assert loop.time() - began >= 0.4, "the tenth is due after nine twentieths of a second"
 
 
-@pytest.mark.asyncio
 async def test_partitions_can_be_chosen_anew(cluster: Cluster) -> None:
     await cluster.create_topic("narrow")
     line = b'{"value": "v", "partition": 1}\n'
@@ -142,7 +135,6 @@ async def test_partitions_can_be_chosen_anew(cluster: Cluster) -> None:
     assert taken.code == 0
 
 
-@pytest.mark.asyncio
 async def test_a_bad_line_stops_and_names_itself(cluster: Cluster) -> None:
     shown = await oncelog(
         *("produce", "t", "-j", "-p", "0", "--json"),
@@ -156,7 +148,6 @@ async def test_a_bad_line_stops_and_names_itself(cluster: Cluster) -> None:
     assert [record["value"] for record in await records(cluster)] == ["a"]
 
 
-@pytest.mark.asyncio
 async def test_what_the_broker_refuses_is_counted(cluster: Cluster) -> None:
     await cluster.create_topic("small", max_message_bytes=1000)
     shown = await oncelog(
@@ -168,7 +159,6 @@ async def test_what_the_broker_refuses_is_counted(cluster: Cluster) -> None:
     assert await records(cluster, "small") == []
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_does_not_exist(cluster: Cluster) -> None:
     shown = await oncelog("produce", "none", stdin=b"x\n", bootstrap=cluster.bootstrap)
     assert shown.code == 1
@@ -179,7 +169,6 @@ async def test_a_topic_that_does_not_exist(cluster: Cluster) -> None:
     assert "error: topic 'ordres' does not exist; did you mean 'orders'?" in shown.err
 
 
-@pytest.mark.asyncio
 async def test_many_lines_keep_their_order(cluster: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"".join(b"%d:%d\n" % (n % 7, n) for n in range(20_000)))
@@ -194,7 +183,6 @@ async def test_many_lines_keep_their_order(cluster: Cluster, tmp_path: Path) -> 
     assert all(values == sorted(values) for values in by_key.values())
 
 
-@pytest.mark.asyncio
 async def test_a_line_is_sent_when_it_is_typed(cluster: Cluster) -> None:
     """It does not wait for the end of the input."""
     async with start("produce", "t", "-p", "0", bootstrap=cluster.bootstrap) as process:
@@ -221,14 +209,12 @@ async def test_a_line_is_sent_when_it_is_typed(cluster: Cluster) -> None:
         (["--rate", "0"], "--rate"),
     ],
 )
-@pytest.mark.asyncio
 async def test_usage(arguments: list[str], word: str) -> None:
     shown = await oncelog("produce", "t", *arguments, bootstrap="127.0.0.1:1")
     assert shown.code == 2
     assert word in shown.err
 
 
-@pytest.mark.asyncio
 async def test_a_file_that_is_not_there() -> None:
     shown = await oncelog("produce", "t", "-i", "/nowhere/x", bootstrap="127.0.0.1:1")
     assert shown.code == 1

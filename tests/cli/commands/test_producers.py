@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
 from oncelog_protocol.messages.transaction_admin import DescribedProducer
 from oncelog_protocol.types import TopicPartition
 from support.admin_cluster import AdminCluster
 from support.shell import Shown, oncelog
-
-pytestmark = pytest.mark.asyncio
 
 
 @pytest_asyncio.fixture

@@ -11,8 +11,6 @@ from oncelog_cli.profiles import Profile, load_profiles, profiles_path
 from support.admin_cluster import AdminCluster
 from support.shell import COMMAND, Shown, environment, oncelog
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.fixture(autouse=True)
 def nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

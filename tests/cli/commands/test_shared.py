@@ -15,8 +15,6 @@ from support.cluster import Cluster
 from support.hand_producer import all_marked
 from support.shell import Shown, oncelog
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:

@@ -6,14 +6,10 @@ import json
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from oncelog_cli.bundle import MANIFEST
 from support.cluster import Cluster
 from support.hand_records import produce
 from support.shell import oncelog
-
-pytestmark = pytest.mark.asyncio
 
 
 def read(path: Path) -> dict[str, str]:

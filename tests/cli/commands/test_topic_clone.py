@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from support.cluster import Cluster
 from support.shell import oncelog
-
-pytestmark = pytest.mark.asyncio
 
 
 async def test_a_topic_like_another(tmp_path: Path) -> None:

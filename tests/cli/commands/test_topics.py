@@ -15,8 +15,6 @@ from support.hand_records import produce
 from support.shell import oncelog
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:

@@ -27,8 +27,6 @@ from support.cluster import Cluster
 from support.hand_producer import all_marked
 from support.shell import Shown, oncelog
 
-pytestmark = pytest.mark.asyncio
-
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LONG_AGO_MS = 1_000_000_000_000
 

@@ -7,8 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from oncelog_cli.demo.driver import Driver, run_command
 from oncelog_cli.local.process import start_mark
 
@@ -41,7 +39,6 @@ async def until_progress(running: Driver) -> int:
     raise AssertionError(running.log_tail())
 
 
-@pytest.mark.asyncio
 async def test_kill_takes_both(tmp_path: Path) -> None:
     running = driver(tmp_path)
     await running.start()
@@ -55,7 +52,6 @@ async def test_kill_takes_both(tmp_path: Path) -> None:
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.asyncio
 async def test_stop_is_clean(tmp_path: Path) -> None:
     running = driver(tmp_path)
     await running.start()
@@ -65,7 +61,6 @@ async def test_stop_is_clean(tmp_path: Path) -> None:
     assert "something went wrong" in running.log_tail()
 
 
-@pytest.mark.asyncio
 async def test_events_end_with_the_process(tmp_path: Path) -> None:
     running = driver(tmp_path, "print('[1]'); print('{\"event\": \"failed\"}')")
     await running.start()

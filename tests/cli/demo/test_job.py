@@ -14,7 +14,6 @@ from oncelog_cli.local.cluster import LocalCluster
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_story_is_told_in_order_and_the_killed_broker_comes_back(
     tmp_path: Path,
 ) -> None:

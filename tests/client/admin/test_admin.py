@@ -28,7 +28,6 @@ def make(cluster: FakeCluster, **options: Any) -> Admin:
     return Admin(cluster.bootstrap, entropy=SeededEntropy(1), **options)
 
 
-@pytest.mark.asyncio
 async def test_topics_from_beginning_to_end() -> None:
     async with FakeCluster(2) as cluster, make(cluster) as admin:
         results = await admin.create_topics([NewTopic("b", partitions=3), "a"])
@@ -50,7 +49,6 @@ async def test_topics_from_beginning_to_end() -> None:
         assert await admin.list_topics() == ["b", "c"]
 
 
-@pytest.mark.asyncio
 async def test_the_controller_is_found() -> None:
     async with FakeCluster(3) as cluster, make(cluster) as admin:
         await admin.create_topics(["a"])
@@ -77,7 +75,6 @@ async def test_the_controller_is_found() -> None:
         assert cluster.count(ApiKey.ELECT_LEADERS, 3) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_lost_answer_is_asked_for_again() -> None:
     async with FakeCluster() as cluster, make(cluster) as admin:
         cluster.rule(ApiKey.CREATE_TOPICS, Action.DROP_AFTER)
@@ -85,7 +82,6 @@ async def test_a_lost_answer_is_asked_for_again() -> None:
         assert isinstance(result.error, TopicAlreadyExistsError), "it was our own work"
 
 
-@pytest.mark.asyncio
 async def test_calls_end_by_their_deadlines() -> None:
     async with FakeCluster() as cluster, make(cluster) as admin:
         cluster.controller_id = -1
@@ -97,7 +93,6 @@ async def test_calls_end_by_their_deadlines() -> None:
         held.release.set()
 
 
-@pytest.mark.asyncio
 async def test_cluster_configs_and_log_dirs() -> None:
     async with FakeCluster(2) as cluster, make(cluster) as admin:
         await admin.create_topics(["a"])
@@ -117,7 +112,6 @@ async def test_cluster_configs_and_log_dirs() -> None:
         assert log_dirs[0].replicas[0].partition == TopicPartition("a", 0)
 
 
-@pytest.mark.asyncio
 async def test_a_broker_that_does_not_answer_is_one_entry() -> None:
     async with FakeCluster(2) as cluster, make(cluster) as admin:
         await cluster.brokers[2].stop()
@@ -128,7 +122,6 @@ async def test_a_broker_that_does_not_answer_is_one_entry() -> None:
         assert second.path == ""
 
 
-@pytest.mark.asyncio
 async def test_configs_of_a_broker_that_is_not_alive_say_so() -> None:
     async with FakeCluster(2) as cluster, make(cluster) as admin:
         listed, other = await admin.describe_configs(brokers=[9, 2], timeout_ms=60_000)
@@ -138,7 +131,6 @@ async def test_configs_of_a_broker_that_is_not_alive_say_so() -> None:
         assert cluster.count(ApiKey.DESCRIBE_CONFIGS) == 1  # nobody was asked in its place
 
 
-@pytest.mark.asyncio
 async def test_configs_of_a_broker_that_is_listed_and_lets_nobody_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -150,7 +142,6 @@ async def test_configs_of_a_broker_that_is_listed_and_lets_nobody_in(
         assert "broker 2 is not alive: broker 2 at 127.0.0.1" in str(outcome.error)
 
 
-@pytest.mark.asyncio
 async def test_what_contradicts_itself_is_not_sent() -> None:
     async with FakeCluster() as cluster, make(cluster) as admin:
         with pytest.raises(ConfigurationError, match="assignment"):
@@ -158,7 +149,6 @@ async def test_what_contradicts_itself_is_not_sent() -> None:
         await admin.create_topics([NewTopic("a", assignment=[[1]], configs={"k": "v"})])
 
 
-@pytest.mark.asyncio
 async def test_closed_and_nobody_there() -> None:
     async with FakeCluster() as cluster:
         admin = make(cluster)

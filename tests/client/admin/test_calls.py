@@ -10,8 +10,6 @@ from oncelog import Admin
 from oncelog.errors import ClosedError
 from support.fake_cluster import FakeCluster
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_deadlines_are_in_the_loops_time() -> None:
     async with FakeCluster() as cluster, Admin(cluster.bootstrap) as admin:

@@ -39,8 +39,6 @@ from oncelog_runtime.entropy import SeededEntropy
 from support.admin_cluster import AdminCluster, KnownGroup
 from support.fake_cluster import Action
 
-pytestmark = pytest.mark.asyncio
-
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 

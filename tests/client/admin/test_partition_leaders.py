@@ -17,8 +17,6 @@ from oncelog_protocol.messages.transactions import TxnTopic
 from oncelog_runtime.entropy import SeededEntropy
 from support.admin_cluster import AdminCluster
 
-pytestmark = pytest.mark.asyncio
-
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
 from oncelog import Admin, TopicPartition
@@ -22,8 +21,6 @@ from oncelog_protocol.messages.transaction_admin import (
 from oncelog_runtime.entropy import SeededEntropy
 from support.admin_cluster import AdminCluster
 from support.fake_cluster import Action
-
-pytestmark = pytest.mark.asyncio
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 

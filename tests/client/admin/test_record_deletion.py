@@ -13,8 +13,6 @@ from support.cluster import Cluster
 from support.hand_records import produce
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 0)
 NO_CHECKPOINTS: dict[str, Any] = {"log_checkpoint_interval_ms": 3_600_000}
 """Only those that somebody waits for."""

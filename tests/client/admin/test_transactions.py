@@ -32,8 +32,6 @@ from oncelog_runtime.entropy import SeededEntropy
 from support.admin_cluster import AdminCluster, KnownTransaction
 from support.clock import ManualClock
 
-pytestmark = pytest.mark.asyncio
-
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 HOUR_MS = 3_600_000
 NOW_MS = 100 * HOUR_MS

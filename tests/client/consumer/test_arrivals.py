@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from oncelog import Consumer, TopicPartition
 from oncelog_protocol.errors import NotLeaderOrFollowerError
 from oncelog_protocol.messages.base import ApiKey
@@ -18,7 +16,6 @@ def consumer_of(cluster: FakeCluster) -> Consumer:
     return Consumer(bootstrap_servers=cluster.bootstrap)
 
 
-@pytest.mark.asyncio
 async def test_what_is_there_is_told_at_once() -> None:
     async with fake(3, 0) as cluster, consumer_of(cluster) as consumer:
         assert await consumer.wait_for_records({A: 0, B: 0}, timeout_ms=60_000)
@@ -26,7 +23,6 @@ async def test_what_is_there_is_told_at_once() -> None:
         assert not await consumer.wait_for_records({A: 3, B: 0}, timeout_ms=20)
 
 
-@pytest.mark.asyncio
 async def test_what_comes_ends_the_waiting() -> None:
     async with fake(3, 0) as cluster, consumer_of(cluster) as consumer:
         waiting = asyncio.create_task(consumer.wait_for_records({A: 3, B: 0}, timeout_ms=60_000))
@@ -35,7 +31,6 @@ async def test_what_comes_ends_the_waiting() -> None:
         assert await waiting
 
 
-@pytest.mark.asyncio
 async def test_one_question_a_leader_is_under_way() -> None:
     """A call that has given up leaves its question; the next one does not add to it."""
     async with fake(0, 0) as cluster, consumer_of(cluster) as consumer:
@@ -49,7 +44,6 @@ async def test_one_question_a_leader_is_under_way() -> None:
         assert await waiting
 
 
-@pytest.mark.asyncio
 async def test_an_error_is_a_reason_to_look() -> None:
     async with fake(0) as cluster, consumer_of(cluster) as consumer:
         cluster.rule(ApiKey.FETCH, Action.ERROR, error=NotLeaderOrFollowerError)
@@ -58,7 +52,6 @@ async def test_an_error_is_a_reason_to_look() -> None:
         assert await consumer.wait_for_records({A: 0}, timeout_ms=60_000)
 
 
-@pytest.mark.asyncio
 async def test_a_partition_without_a_leader_is_not_waited_for() -> None:
     async with fake(0) as cluster, consumer_of(cluster) as consumer:
         assert not await consumer.wait_for_records({TopicPartition("t", 9): 0}, timeout_ms=10)

@@ -59,7 +59,6 @@ async def take(consumer: Consumer, count: int) -> list[Record]:
     return found
 
 
-@pytest.mark.asyncio
 async def test_every_record_of_every_partition_in_order() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 2)
@@ -74,7 +73,6 @@ async def test_every_record_of_every_partition_in_order() -> None:
             assert await consumer.lag() == {A: 0, B: 0}
 
 
-@pytest.mark.asyncio
 async def test_the_position_is_behind_the_record_in_hand() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -89,7 +87,6 @@ async def test_the_position_is_behind_the_record_in_hand() -> None:
             assert [record.offset for record in await take(consumer, 1)] == [5]
 
 
-@pytest.mark.asyncio
 async def test_a_seek_in_the_middle_of_an_iteration_takes_effect_at_once() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -107,7 +104,6 @@ async def test_a_seek_in_the_middle_of_an_iteration_takes_effect_at_once() -> No
         assert seen == [0, 1, 2, 7, 8, 9, 9]
 
 
-@pytest.mark.asyncio
 async def test_a_seek_does_not_wait_for_a_long_poll() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -120,7 +116,6 @@ async def test_a_seek_does_not_wait_for_a_long_poll() -> None:
                 assert (await consumer.getone()).offset == 1
 
 
-@pytest.mark.asyncio
 async def test_a_batch_that_begins_below_the_position_is_cut() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -135,7 +130,6 @@ async def test_a_batch_that_begins_below_the_position_is_cut() -> None:
             assert batch.timestamps[0] == 130
 
 
-@pytest.mark.asyncio
 async def test_beginning_end_and_times() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 2)
@@ -158,7 +152,6 @@ async def test_beginning_end_and_times() -> None:
             assert await consumer.partitions_for("t") == [A, B]
 
 
-@pytest.mark.asyncio
 async def test_pause_and_resume() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -184,7 +177,6 @@ async def test_pause_and_resume() -> None:
         ]
 
 
-@pytest.mark.asyncio
 async def test_assign() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 3)
@@ -211,7 +203,6 @@ async def test_assign() -> None:
                 other.assign([A])
 
 
-@pytest.mark.asyncio
 async def test_partitions_added_to_a_topic_are_read_from_their_beginning() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -223,7 +214,6 @@ async def test_partitions_added_to_a_topic_are_read_from_their_beginning() -> No
             assert (await consumer.getone())[:3] == ("t", 1, 0)
 
 
-@pytest.mark.asyncio
 async def test_getmany() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -247,7 +237,6 @@ async def test_getmany() -> None:
                 await consumer.getmany(max_records=0)
 
 
-@pytest.mark.asyncio
 async def test_getmany_hands_out_what_came_before_an_error_and_then_raises_it() -> None:
     async with FakeCluster() as cluster:
         partition = cluster.create_topic("t")[0]
@@ -262,7 +251,6 @@ async def test_getmany_hands_out_what_came_before_an_error_and_then_raises_it() 
                 await consumer.getmany(timeout_ms=5000)
 
 
-@pytest.mark.asyncio
 async def test_batches_as_columns() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -278,7 +266,6 @@ async def test_batches_as_columns() -> None:
             assert sizes == [[1, 2], [3, 4, 5, 6]], "what was read by record is not read again"
 
 
-@pytest.mark.asyncio
 async def test_control_batches_are_stepped_over() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -293,7 +280,6 @@ async def test_control_batches_are_stepped_over() -> None:
 
 
 @pytest.mark.parametrize("check_crcs", [True, False])
-@pytest.mark.asyncio
 async def test_corruption_is_named_and_can_be_left_out(check_crcs: bool) -> None:
     async with FakeCluster() as cluster:
         partition = cluster.create_topic("t")[0]
@@ -322,7 +308,6 @@ def poison(offset: int) -> bytes:
     return bytes(assemble(parse_header(good), body))
 
 
-@pytest.mark.asyncio
 async def test_a_batch_that_does_not_hold_can_be_stepped_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -342,7 +327,6 @@ async def test_a_batch_that_does_not_hold_can_be_stepped_over(
 
 
 @pytest.mark.parametrize("what", ["value", "count"])
-@pytest.mark.asyncio
 async def test_what_is_stepped_over_is_one_batch(what: str) -> None:
     """Where it ends is believed of a damaged batch only if its header says it twice."""
     async with FakeCluster() as cluster:
@@ -367,7 +351,6 @@ async def test_what_is_stepped_over_is_one_batch(what: str) -> None:
             assert consumer.metrics().batches_skipped_total == 0
 
 
-@pytest.mark.asyncio
 async def test_closing_ends_iterations_and_calls() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -395,7 +378,6 @@ async def test_closing_ends_iterations_and_calls() -> None:
                 consumer.seek(A, 0)
 
 
-@pytest.mark.asyncio
 async def test_closing_inside_of_the_loop_ends_it() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -409,7 +391,6 @@ async def test_closing_inside_of_the_loop_ends_it() -> None:
             assert seen == [0, 1]
 
 
-@pytest.mark.asyncio
 async def test_a_cancelled_read_loses_nothing() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -424,7 +405,6 @@ async def test_a_cancelled_read_loses_nothing() -> None:
             assert [record.offset for record in await take(consumer, 2)] == [0, 1]
 
 
-@pytest.mark.asyncio
 async def test_two_readers_share_the_records() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -443,7 +423,6 @@ async def test_two_readers_share_the_records() -> None:
             assert sorted(seen) == list(range(100))
 
 
-@pytest.mark.asyncio
 async def test_the_history_holds_what_was_read() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -462,7 +441,6 @@ async def test_the_history_holds_what_was_read() -> None:
         ]
 
 
-@pytest.mark.asyncio
 async def test_the_history_holds_what_was_handed_out_and_not_what_was_decoded() -> None:
     """It is one batch of five: the application takes two, then one, and seeks away."""
     async with FakeCluster() as cluster:
@@ -483,7 +461,6 @@ async def test_the_history_holds_what_was_handed_out_and_not_what_was_decoded() 
         ]
 
 
-@pytest.mark.asyncio
 async def test_starting() -> None:
     async with FakeCluster() as cluster:
         servers = cluster.bootstrap

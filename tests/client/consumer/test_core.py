@@ -11,8 +11,6 @@ from oncelog.errors import ClientError, ClosedError
 from oncelog_protocol.records.builder import encode_batch
 from support.fake_cluster import FakeCluster
 
-pytestmark = pytest.mark.asyncio
-
 A = TopicPartition("t", 0)
 
 

@@ -92,7 +92,6 @@ def letters_of(cluster: FakeCluster) -> DeadLetters:
     return DeadLetters("dead", options, group_id=None, clock=None, entropy=SeededEntropy(1))
 
 
-@pytest.mark.asyncio
 async def test_sent_means_acknowledged_by_all() -> None:
     async with FakeCluster() as cluster:
         (partition,) = cluster.create_topic("dead")
@@ -111,7 +110,6 @@ async def test_sent_means_acknowledged_by_all() -> None:
         await letters.close()
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_does_not_exist_is_noticed_at_the_start() -> None:
     async with FakeCluster() as cluster:
         letters = letters_of(cluster)

@@ -54,7 +54,6 @@ def numbered(start: int, stop: int) -> list[bytes]:
     return [b"%06d" % number for number in range(start, stop)]
 
 
-@pytest.mark.asyncio
 async def test_a_long_poll_answers_when_there_is_data() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -66,7 +65,6 @@ async def test_a_long_poll_answers_when_there_is_data() -> None:
             await eventually(lambda: cluster.count(ApiKey.FETCH) == 2)
 
 
-@pytest.mark.asyncio
 async def test_what_is_held_in_advance_is_bounded() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -82,7 +80,6 @@ async def test_what_is_held_in_advance_is_bounded() -> None:
             assert await read(consumer, 499) == numbered(1, 500)
 
 
-@pytest.mark.asyncio
 async def test_all_partitions_together_are_bounded_too() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 5)
@@ -98,7 +95,6 @@ async def test_all_partitions_together_are_bounded_too() -> None:
             assert len({record[:3] for record in records}) == 500
 
 
-@pytest.mark.asyncio
 async def test_the_leader_moves() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -111,7 +107,6 @@ async def test_the_leader_moves() -> None:
 
 
 @pytest.mark.parametrize("action", [Action.DROP_BEFORE, Action.DROP_AFTER])
-@pytest.mark.asyncio
 async def test_lost_connections(action: Action) -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -121,7 +116,6 @@ async def test_lost_connections(action: Action) -> None:
             assert await read(consumer, 5) == numbered(0, 5)
 
 
-@pytest.mark.asyncio
 async def test_a_dead_leader_is_left_for_the_next() -> None:
     async with FakeCluster(3) as cluster:
         cluster.create_topic("t")
@@ -134,7 +128,6 @@ async def test_a_dead_leader_is_left_for_the_next() -> None:
             assert await read(consumer, 2) == numbered(2, 4)
 
 
-@pytest.mark.asyncio
 async def test_a_silent_leader_that_was_deposed_is_given_up() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -149,7 +142,6 @@ async def test_a_silent_leader_that_was_deposed_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 4])
-@pytest.mark.asyncio
 async def test_retriable_errors_are_waited_out(times: int) -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -159,7 +151,6 @@ async def test_retriable_errors_are_waited_out(times: int) -> None:
             assert await read(consumer, 2) == numbered(0, 2)
 
 
-@pytest.mark.asyncio
 async def test_other_errors_are_raised_and_may_be_tried_again() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -171,7 +162,6 @@ async def test_other_errors_are_raised_and_may_be_tried_again() -> None:
             assert (await consumer.getone()).offset == 0
 
 
-@pytest.mark.asyncio
 async def test_rot_that_the_broker_found() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -184,7 +174,6 @@ async def test_rot_that_the_broker_found() -> None:
 
 
 @pytest.mark.parametrize(("policy", "first"), [("earliest", b"000003"), ("latest", b"000010")])
-@pytest.mark.asyncio
 async def test_out_of_range_resets_by_policy(policy: Any, first: bytes) -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -209,7 +198,6 @@ async def test_out_of_range_resets_by_policy(policy: Any, first: bytes) -> None:
         ]
 
 
-@pytest.mark.asyncio
 async def test_out_of_range_is_an_error_when_one_wants_it() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -224,7 +212,6 @@ async def test_out_of_range_is_an_error_when_one_wants_it() -> None:
             assert (await consumer.getone()).offset == 4
 
 
-@pytest.mark.asyncio
 async def test_truncation_is_told_and_never_skipped() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -242,7 +229,6 @@ async def test_truncation_is_told_and_never_skipped() -> None:
         assert history.marks[0] == ("t", 0, 0, 5, 5)
 
 
-@pytest.mark.asyncio
 async def test_truncation_of_what_was_only_fetched_in_advance_loses_nothing() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -254,7 +240,6 @@ async def test_truncation_of_what_was_only_fetched_in_advance_loses_nothing() ->
             assert await read(consumer, 7) == numbered(3, 10)
 
 
-@pytest.mark.asyncio
 async def test_when_nothing_comes_for_too_long_the_application_hears_why() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -271,7 +256,6 @@ async def test_when_nothing_comes_for_too_long_the_application_hears_why() -> No
             assert (await consumer.getone()).offset == 1
 
 
-@pytest.mark.asyncio
 async def test_a_failure_inside_is_heard_by_the_caller() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

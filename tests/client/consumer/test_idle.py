@@ -38,7 +38,6 @@ async def read(
     return seen
 
 
-@pytest.mark.asyncio
 async def test_it_ends_behind_the_last_record_and_may_be_begun_again() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", partitions=3)
@@ -51,7 +50,6 @@ async def test_it_ends_behind_the_last_record_and_may_be_begun_again() -> None:
             assert [await consumer.position(TopicPartition("t", p)) for p in range(3)] == [5, 3, 5]
 
 
-@pytest.mark.asyncio
 async def test_each_record_begins_the_wait_anew() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -66,7 +64,6 @@ async def test_each_record_begins_the_wait_anew() -> None:
             assert count == 4
 
 
-@pytest.mark.asyncio
 @pytest.mark.slow
 async def test_a_leader_that_cannot_be_reached_is_not_idle() -> None:
     async with GroupCluster() as cluster:
@@ -83,7 +80,6 @@ async def test_a_leader_that_cannot_be_reached_is_not_idle() -> None:
             assert len(await reading) == 5
 
 
-@pytest.mark.asyncio
 async def test_a_partition_that_nobody_answers_for_is_named_in_the_end() -> None:
     async with GroupCluster(2) as cluster:
         cluster.create_topic("t", partitions=2)
@@ -98,7 +94,6 @@ async def test_a_partition_that_nobody_answers_for_is_named_in_the_end() -> None
             assert [record.partition for record in seen] == [0] * 5
 
 
-@pytest.mark.asyncio
 async def test_a_dead_cluster_is_no_end() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -112,7 +107,6 @@ async def test_a_dead_cluster_is_no_end() -> None:
                 await reading
 
 
-@pytest.mark.asyncio
 async def test_a_group_that_is_still_sharing_out_is_not_idle() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", partitions=2)
@@ -127,7 +121,6 @@ async def test_a_group_that_is_still_sharing_out_is_not_idle() -> None:
             assert len(await reading) == 10
 
 
-@pytest.mark.asyncio
 async def test_paused_partitions_and_none_at_all_are_idle() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", partitions=2)
@@ -141,7 +134,6 @@ async def test_paused_partitions_and_none_at_all_are_idle() -> None:
             assert await read(consumer) == []
 
 
-@pytest.mark.asyncio
 async def test_closing_ends_it() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -151,14 +143,12 @@ async def test_closing_ends_it() -> None:
                 asyncio.get_running_loop().call_soon(asyncio.create_task, consumer.close())
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), True, "1", None])
 async def test_seconds_are_a_number_above_zero(seconds: Any) -> None:
     with pytest.raises(ValueError, match="seconds"):
         Consumer("t", bootstrap_servers="h:1").until_idle(seconds)
 
 
-@pytest.mark.asyncio
 async def test_the_blocking_consumer_has_it() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")

@@ -55,7 +55,6 @@ def moved(offsets: dict[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartiti
     return {tp: item.offset for tp, item in offsets.items()}
 
 
-@pytest.mark.asyncio
 async def test_what_was_handed_out_is_committed_and_nothing_else_commits() -> None:
     async with member(5) as (cluster, consumer):
         await consumer.getmany(max_records=1, timeout_ms=5000)
@@ -80,7 +79,6 @@ async def test_what_was_handed_out_is_committed_and_nothing_else_commits() -> No
         assert await consumer.position(A) == 3
 
 
-@pytest.mark.asyncio
 async def test_an_abort_goes_back_to_before_what_was_in_hand() -> None:
     async with member(5) as (_, consumer):
         seen = []
@@ -99,7 +97,6 @@ async def test_an_abort_goes_back_to_before_what_was_in_hand() -> None:
         assert seen == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
-@pytest.mark.asyncio
 async def test_an_abort_keeps_no_position_of_what_came_in_between() -> None:
     """A partition whose position was found in the middle goes back to where it was found, although
     the policy would say otherwise by now."""
@@ -115,7 +112,6 @@ async def test_an_abort_keeps_no_position_of_what_came_in_between() -> None:
         assert await consumer.position(A) == 3
 
 
-@pytest.mark.asyncio
 async def test_one_at_a_time_and_only_in_a_group() -> None:
     async with member(1) as (cluster, consumer):
         part = consumer._join_transaction()
@@ -128,7 +124,6 @@ async def test_one_at_a_time_and_only_in_a_group() -> None:
                 alone._join_transaction()
 
 
-@pytest.mark.asyncio
 async def test_what_was_taken_away_spoils_a_transaction_that_read_it() -> None:
     async with member(4, 4) as (_, consumer):
         while not {A, B} <= consumer._core.subscription.states.keys():
@@ -152,7 +147,6 @@ async def test_what_was_taken_away_spoils_a_transaction_that_read_it() -> None:
         part.aborted()
 
 
-@pytest.mark.asyncio
 async def test_a_member_that_is_lost_commits_nothing() -> None:
     async with member(4) as (cluster, consumer):
         await consumer.getmany(timeout_ms=5000)
@@ -165,7 +159,6 @@ async def test_a_member_that_is_lost_commits_nothing() -> None:
             part.commits()
 
 
-@pytest.mark.asyncio
 async def test_an_empty_transaction_needs_no_membership() -> None:
     """It is still joining, as at the start."""
     async with member(4) as (_, consumer):
@@ -175,7 +168,6 @@ async def test_an_empty_transaction_needs_no_membership() -> None:
         part.committed(offsets)
 
 
-@pytest.mark.asyncio
 async def test_a_refusal_is_heard_by_the_membership() -> None:
     async with member(4) as (_, consumer):
         await consumer.getmany(timeout_ms=5000)
@@ -186,7 +178,6 @@ async def test_a_refusal_is_heard_by_the_membership() -> None:
         part.aborted()
 
 
-@pytest.mark.asyncio
 async def test_unknown_the_group_decides() -> None:
     async with member(6) as (cluster, consumer):
         await consumer.getmany(max_records=2, timeout_ms=5000)
@@ -212,7 +203,6 @@ def make_pending(cluster: TransactionalGroups, offset: int) -> Any:
     return FakeTxn((1, 1), "Ongoing", {}, {("g", A): TxnOffsetCommitPartition(0, offset)})
 
 
-@pytest.mark.asyncio
 async def test_positions_of_before_the_fence_are_asked_for_again() -> None:
     """Partitions that are assigned by hand are fenced by the transactional id alone, and so by the
     start of the producer, which may come after our asking."""
@@ -228,7 +218,6 @@ async def test_positions_of_before_the_fence_are_asked_for_again() -> None:
         assert (await consumer.getone()).offset == 4
 
 
-@pytest.mark.asyncio
 async def test_a_commit_from_before_must_not_land_behind_the_transaction_s() -> None:
     async with member(4, enable_auto_commit=False) as (cluster, consumer):
         await consumer.getmany(max_records=1, timeout_ms=5000)
@@ -245,7 +234,6 @@ async def test_a_commit_from_before_must_not_land_behind_the_transaction_s() -> 
         part.aborted()
 
 
-@pytest.mark.asyncio
 async def test_an_auto_commit_that_failed_is_not_tried_again_beside_transactions() -> None:
     async with member(4) as (cluster, consumer):
         rule = cluster.rule(
@@ -265,7 +253,6 @@ async def test_an_auto_commit_that_failed_is_not_tried_again_beside_transactions
         assert moved(part.commits()[0]) == {A: 2}
 
 
-@pytest.mark.asyncio
 async def test_the_end_of_a_consumer_in_a_transaction_is_no_error() -> None:
     async with member(4) as (_, consumer):
         await consumer.getmany(max_records=1, timeout_ms=5000)
@@ -284,7 +271,6 @@ def test_a_state_is_itself() -> None:
     assert TopicPartitionState(A) != TopicPartitionState(A)
 
 
-@pytest.mark.asyncio
 async def test_where_it_began_is_committed_before_anything_is_handed_out() -> None:
     """Or what the block was at when it died would be skipped, with "latest"."""
     async with member(3, 3, auto_offset_reset="latest") as (cluster, consumer):
@@ -295,7 +281,6 @@ async def test_where_it_began_is_committed_before_anything_is_handed_out() -> No
         assert [record.offset for record in (await waiting)[A]] == [3, 4]
 
 
-@pytest.mark.asyncio
 async def test_a_position_of_before_is_committed_with_the_first_transaction() -> None:
     options: dict[str, Any] = {"auto_offset_reset": "latest", "enable_auto_commit": False}
     async with member(3, **options) as (_, consumer):

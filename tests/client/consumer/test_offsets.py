@@ -38,7 +38,6 @@ def soon(seconds: float = 5) -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
-@pytest.mark.asyncio
 async def test_one_request_a_leader() -> None:
     async with FakeCluster(2) as cluster:
         router = await started(cluster)
@@ -52,7 +51,6 @@ async def test_one_request_a_leader() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_moved_leaders_and_lost_connections() -> None:
     async with FakeCluster(2) as cluster:
         router = await started(cluster)
@@ -66,7 +64,6 @@ async def test_moved_leaders_and_lost_connections() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_what_cannot_be_answered() -> None:
     async with FakeCluster(2) as cluster:
         router = await started(cluster)

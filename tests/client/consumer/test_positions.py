@@ -42,7 +42,6 @@ def fill(cluster: FakeCluster, *ages_s: int) -> None:
             partition.append(encode_batch([b"v"], timestamps=[NOW_MS - age_s * 1000]))
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("policy", "offset"),
     [
@@ -83,7 +82,6 @@ def ask_group(consumer: Consumer, answers: list[Any]) -> list[list[TopicPartitio
     return asked
 
 
-@pytest.mark.asyncio
 async def test_committed_offsets_first_the_policy_where_there_is_none() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -95,7 +93,6 @@ async def test_committed_offsets_first_the_policy_where_there_is_none() -> None:
             assert consumer._core.subscription.state(A).fetch_epoch == 0, "checked by the fetch"
 
 
-@pytest.mark.asyncio
 async def test_no_policy() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -107,7 +104,6 @@ async def test_no_policy() -> None:
             assert await consumer.position(B) == 0, "going on asks again"
 
 
-@pytest.mark.asyncio
 async def test_a_group_that_changes_is_asked_again_other_errors_are_told() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -126,7 +122,6 @@ async def test_a_group_that_changes_is_asked_again_other_errors_are_told() -> No
             assert len(asked) >= 3
 
 
-@pytest.mark.asyncio
 async def test_a_seek_overtakes_the_group_s_answer() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -145,7 +140,6 @@ def unsettled() -> DeadlineExceededError:
     return error
 
 
-@pytest.mark.asyncio
 async def test_an_open_transaction_is_waited_for_as_long_as_it_takes() -> None:
     """A partition waits only when the transaction may change its offset (KIP-447)."""
     async with FakeCluster() as cluster:
@@ -158,7 +152,6 @@ async def test_an_open_transaction_is_waited_for_as_long_as_it_takes() -> None:
             assert asked == [[A, B], [A], [A]]
 
 
-@pytest.mark.asyncio
 async def test_where_reading_began_is_where_a_group_without_offsets_goes_back_to() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)

@@ -10,7 +10,6 @@ from oncelog.errors import ClosedError, UnknownTopicOrPartitionError
 from support.running import A, B, fake, fill
 
 
-@pytest.mark.asyncio
 async def test_ends_times_and_lag() -> None:
     async with fake(3, 2) as cluster:
         async with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
@@ -29,7 +28,6 @@ async def test_ends_times_and_lag() -> None:
             await consumer.end_offsets([A])
 
 
-@pytest.mark.asyncio
 async def test_waiting_without_reading() -> None:
     async with fake(3) as cluster, Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
         assert await consumer.wait_for_records({A: 2})

@@ -35,7 +35,6 @@ def offsets(consumer: Consumer, *, safe: bool) -> list[int]:
     return [item.offset for item in consumer._core.reader.positions(safe=safe).values()]
 
 
-@pytest.mark.asyncio
 async def test_with_a_loop_the_last_record_is_in_hand() -> None:
     async with reading(3, 2) as consumer:
         assert offsets(consumer, safe=True) == []
@@ -54,7 +53,6 @@ async def test_with_a_loop_the_last_record_is_in_hand() -> None:
         assert not consumer._core.reader.inside
 
 
-@pytest.mark.asyncio
 async def test_a_loop_that_is_sent_elsewhere_still_holds_its_record() -> None:
     async with reading(5) as consumer:
         async for record in consumer:
@@ -66,7 +64,6 @@ async def test_a_loop_that_is_sent_elsewhere_still_holds_its_record() -> None:
                 break
 
 
-@pytest.mark.asyncio
 async def test_a_list_and_a_batch_are_in_hand_as_a_whole() -> None:
     async with reading(4, 4) as consumer:
         assert len((await consumer.getmany(max_records=3, timeout_ms=1000))[A]) == 3
@@ -79,7 +76,6 @@ async def test_a_list_and_a_batch_are_in_hand_as_a_whole() -> None:
         assert offsets(consumer, safe=True) == [8]
 
 
-@pytest.mark.asyncio
 async def test_records_one_by_one() -> None:
     async with reading(2, 2) as consumer:
         for number in range(4):
@@ -89,7 +85,6 @@ async def test_records_one_by_one() -> None:
         assert offsets(consumer, safe=True) == [4]
 
 
-@pytest.mark.asyncio
 async def test_a_seek_is_the_application_s_word() -> None:
     async with reading(5) as consumer:
         await consumer.getone()
@@ -101,7 +96,6 @@ async def test_a_seek_is_the_application_s_word() -> None:
         assert offsets(consumer, safe=True) == [1]
 
 
-@pytest.mark.asyncio
 async def test_when_the_application_last_came() -> None:
     async with reading(5) as consumer:
         reader = consumer._core.reader
@@ -123,7 +117,6 @@ async def test_when_the_application_last_came() -> None:
         await asyncio.gather(waiting, return_exceptions=True)
 
 
-@pytest.mark.asyncio
 async def test_work_at_a_poll_comes_before_the_next_record() -> None:
     async with reading(2, 2) as consumer:
         done: list[str] = []
@@ -146,7 +139,6 @@ async def test_work_at_a_poll_comes_before_the_next_record() -> None:
         assert done == ["work"]
 
 
-@pytest.mark.asyncio
 async def test_what_is_read_no_more_is_not_in_hand() -> None:
     async with reading(3, partitions=2) as consumer:
         found = await consumer.getmany(timeout_ms=1000)
@@ -189,7 +181,6 @@ def transact(log: FakePartition, producer_id: int, values: list[bytes]) -> None:
     )
 
 
-@pytest.mark.asyncio
 async def test_what_is_committed_is_read_and_the_lag_reaches_zero() -> None:
     async with transactions() as (cluster, consumer):
         seen = [(await consumer.getone()).value for _ in range(4)]
@@ -203,7 +194,6 @@ async def test_what_is_committed_is_read_and_the_lag_reaches_zero() -> None:
         assert await consumer.lag() == {A: 0}
 
 
-@pytest.mark.asyncio
 async def test_everything_is_read_uncommitted_but_markers() -> None:
     async with transactions(isolation_level="read_uncommitted") as (_, consumer):
         seen = [(await consumer.getone()).value for _ in range(7)]
@@ -211,7 +201,6 @@ async def test_everything_is_read_uncommitted_but_markers() -> None:
         assert await consumer.lag() == {A: 0}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("start", range(9))
 async def test_reading_may_begin_anywhere(start: int) -> None:
     """It may begin in the middle of what was aborted too, in batches as well."""
@@ -230,7 +219,6 @@ async def test_reading_may_begin_anywhere(start: int) -> None:
         assert await consumer.position(A) == max(start, 8)
 
 
-@pytest.mark.asyncio
 async def test_what_was_handed_out_is_safe_up_to_the_hidden_behind_it() -> None:
     async with transactions() as (_, consumer):
         await consumer.getone()
@@ -242,7 +230,6 @@ async def test_what_was_handed_out_is_safe_up_to_the_hidden_behind_it() -> None:
         assert (offsets(consumer, safe=True), offsets(consumer, safe=False)) == ([5], [6])
 
 
-@pytest.mark.asyncio
 async def test_a_pause_in_the_middle_keeps_what_is_hidden_behind() -> None:
     async with transactions() as (_, consumer):
         consumer.seek(A, 5)
@@ -253,7 +240,6 @@ async def test_a_pause_in_the_middle_keeps_what_is_hidden_behind() -> None:
         assert await consumer.position(A) == 8
 
 
-@pytest.mark.asyncio
 async def test_a_batch_that_is_hidden_has_to_hold_too() -> None:
     """What says that it is hidden is in the batch."""
     async with transactions() as (cluster, consumer):
@@ -268,7 +254,6 @@ async def test_a_batch_that_is_hidden_has_to_hold_too() -> None:
         assert (await consumer.getone()).value == b"5"
 
 
-@pytest.mark.asyncio
 async def test_a_long_stretch_of_aborted_batches_does_not_hold_up_the_loop() -> None:
     async with FakeCluster() as cluster:
         (log,) = cluster.create_topic("t")
@@ -298,7 +283,6 @@ async def test_a_long_stretch_of_aborted_batches_does_not_hold_up_the_loop() -> 
             assert [record.value for record in found[A]] == [b"end"]
 
 
-@pytest.mark.asyncio
 async def test_batches_up_to_an_offset() -> None:
     async with reading(3, 3, 3) as consumer:
         found = await consumer.getbatches(A, 5, max_records=1)
@@ -313,7 +297,6 @@ async def test_batches_up_to_an_offset() -> None:
         ]
 
 
-@pytest.mark.asyncio
 async def test_batches_up_to_an_offset_that_no_record_has() -> None:
     """It steps over what is hidden at the end, and does not wait for it."""
     async with transactions() as (_, consumer):
@@ -326,7 +309,6 @@ async def test_batches_up_to_an_offset_that_no_record_has() -> None:
         assert [list(batch.offsets) for batch in await consumer.getbatches(A, 6)] == [[5]]
 
 
-@pytest.mark.asyncio
 async def test_batches_of_one_partition_leave_those_of_others() -> None:
     async with reading(2, partitions=2) as consumer:
         assert [b.partition for b in await consumer.getbatches(B, 2)] == [1]
@@ -334,7 +316,6 @@ async def test_batches_of_one_partition_leave_those_of_others() -> None:
         assert [b.partition for b in await consumer.getbatches(A, 2)] == [0]
 
 
-@pytest.mark.asyncio
 async def test_batches_that_do_not_come_in_time() -> None:
     async with reading(2) as consumer:
         assert len(await consumer.getbatches(A, 3)) == 1
@@ -342,7 +323,6 @@ async def test_batches_that_do_not_come_in_time() -> None:
             await consumer.getbatches(A, 3, timeout_ms=10)
 
 
-@pytest.mark.asyncio
 async def test_batches_before_a_corrupt_one_are_handed_out_first() -> None:
     async with FakeCluster() as cluster:
         (log,) = cluster.create_topic("t")
@@ -358,7 +338,6 @@ async def test_batches_before_a_corrupt_one_are_handed_out_first() -> None:
                 await consumer.getbatches(A, 2)
 
 
-@pytest.mark.asyncio
 async def test_batches_of_a_consumer_that_is_closed() -> None:
     async with reading(2) as consumer:
         waiting = asyncio.ensure_future(consumer.getbatches(A, 9))
@@ -370,7 +349,6 @@ async def test_batches_of_a_consumer_that_is_closed() -> None:
             await waiting
 
 
-@pytest.mark.asyncio
 async def test_batches_up_to_so_many_bytes() -> None:
     async with reading(3, 3, 3) as consumer:
         found = await consumer.getbatches(A, 9, max_bytes=1)

@@ -39,7 +39,6 @@ def dead_letters(partition: FakePartition) -> list[tuple[bytes | None, dict[str,
 # ------------------------------------------------------------------------------ order
 
 
-@pytest.mark.asyncio
 async def test_all_records_each_once_and_the_position_behind_them() -> None:
     async with fake(300, 200) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -51,7 +50,6 @@ async def test_all_records_each_once_and_the_position_behind_them() -> None:
         assert consumer._core.boundary.work is None
 
 
-@pytest.mark.asyncio
 async def test_keys_keep_their_order_and_do_not_wait_for_each_other() -> None:
     async with fake(30) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -67,7 +65,6 @@ async def test_keys_keep_their_order_and_do_not_wait_for_each_other() -> None:
         assert [offset for offset in handler.done if offset % 3 == 0] == list(range(0, 30, 3))
 
 
-@pytest.mark.asyncio
 async def test_partitions_one_record_at_a_time() -> None:
     async with fake(20, 20) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -76,7 +73,6 @@ async def test_partitions_one_record_at_a_time() -> None:
         assert handler.most == 2
 
 
-@pytest.mark.asyncio
 async def test_no_order_at_all() -> None:
     async with fake(20) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -88,7 +84,6 @@ async def test_no_order_at_all() -> None:
             await eventually(lambda: committable(consumer) == {A: 20})
 
 
-@pytest.mark.asyncio
 async def test_new_records_are_handled_as_they_come() -> None:
     async with fake(0) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -105,7 +100,6 @@ async def test_new_records_are_handled_as_they_come() -> None:
 # ------------------------------------------------------------------------------ attempts
 
 
-@pytest.mark.asyncio
 async def test_a_record_that_is_tried_again_holds_up_its_key_only() -> None:
     async with fake(9) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -121,7 +115,6 @@ async def test_a_record_that_is_tried_again_holds_up_its_key_only() -> None:
         assert handler.done[6:] == [0, 3, 6]
 
 
-@pytest.mark.asyncio
 async def test_without_a_dead_letter_topic_the_last_error_ends_the_run() -> None:
     async with fake(30) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -139,7 +132,6 @@ async def test_without_a_dead_letter_topic_the_last_error_ends_the_run() -> None
             await eventually(lambda: sorted(again.done) == list(range(7, 30)))
 
 
-@pytest.mark.asyncio
 async def test_handlers_under_way_end_before_an_error_is_raised() -> None:
     async with fake(30) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -155,7 +147,6 @@ async def test_handlers_under_way_end_before_an_error_is_raised() -> None:
         assert await consumer.position(A) == 2
 
 
-@pytest.mark.asyncio
 async def test_some_errors_are_not_tried_again() -> None:
     async with fake(3) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -166,7 +157,6 @@ async def test_some_errors_are_not_tried_again() -> None:
         assert handler.begun.count(1) == 1
 
 
-@pytest.mark.asyncio
 async def test_an_attempt_that_takes_too_long_has_failed() -> None:
     async with fake(3) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -178,7 +168,6 @@ async def test_an_attempt_that_takes_too_long_has_failed() -> None:
         assert handler.cancelled == [1, 1]
 
 
-@pytest.mark.asyncio
 async def test_time_outs_and_cancellations_of_the_handler_itself_are_errors_like_others() -> None:
     async with fake(1) as cluster, reading(cluster) as consumer:
         errors: list[BaseException] = [TimeoutError("own"), asyncio.CancelledError()]
@@ -196,7 +185,6 @@ async def test_time_outs_and_cancellations_of_the_handler_itself_are_errors_like
 # ------------------------------------------------------------------------------ dead letters
 
 
-@pytest.mark.asyncio
 async def test_after_the_last_attempt_a_record_becomes_a_dead_letter() -> None:
     async with fake(30, dead=True) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -214,7 +202,6 @@ async def test_after_the_last_attempt_a_record_becomes_a_dead_letter() -> None:
             assert headers["oncelog-dead-letter-message"] == b"bad record " + value
 
 
-@pytest.mark.asyncio
 async def test_what_cannot_be_decoded_becomes_a_dead_letter_at_once() -> None:
     async with fake(6, dead=True) as cluster, reading(cluster) as consumer:
         seen: list[int] = []
@@ -238,7 +225,6 @@ async def test_what_cannot_be_decoded_becomes_a_dead_letter_at_once() -> None:
         assert headers["oncelog-dead-letter-error"] == b"UnicodeDecodeError"
 
 
-@pytest.mark.asyncio
 async def test_a_record_is_not_done_before_its_dead_letter_is_acknowledged() -> None:
     async with fake(3, dead=True) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -251,7 +237,6 @@ async def test_a_record_is_not_done_before_its_dead_letter_is_acknowledged() -> 
             await eventually(lambda: committable(consumer) == {A: 3})
 
 
-@pytest.mark.asyncio
 async def test_a_dead_letter_that_cannot_be_written_ends_the_run() -> None:
     async with fake(3, dead=True) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -265,7 +250,6 @@ async def test_a_dead_letter_that_cannot_be_written_ends_the_run() -> None:
         assert await consumer.position(A) == 1
 
 
-@pytest.mark.asyncio
 async def test_brokers_in_trouble_delay_a_dead_letter() -> None:
     async with fake(3, dead=True) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -276,7 +260,6 @@ async def test_brokers_in_trouble_delay_a_dead_letter() -> None:
         assert len(dead_letters(cluster.partition("dead"))) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_topic_is_not_its_own_dead_letter_topic() -> None:
     async with fake(3) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -289,7 +272,6 @@ async def test_a_topic_is_not_its_own_dead_letter_topic() -> None:
 # ------------------------------------------------------------------------------ back-pressure
 
 
-@pytest.mark.asyncio
 async def test_a_partition_that_is_stuck_does_not_hold_up_the_others() -> None:
     async with fake(400, 400) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -304,7 +286,6 @@ async def test_a_partition_that_is_stuck_does_not_hold_up_the_others() -> None:
             await eventually(lambda: not consumer.paused())
 
 
-@pytest.mark.asyncio
 async def test_what_is_under_way_is_bounded() -> None:
     async with fake(500, 500) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -321,7 +302,6 @@ async def test_what_is_under_way_is_bounded() -> None:
 # ------------------------------------------------------------------------------ threads
 
 
-@pytest.mark.asyncio
 async def test_plain_functions_run_in_threads() -> None:
     async with fake(20) as cluster, reading(cluster) as consumer:
         seen: list[int] = []
@@ -342,7 +322,6 @@ async def test_plain_functions_run_in_threads() -> None:
             assert [n for n in seen if n % 3 == key] == list(range(key, 20, 3))
 
 
-@pytest.mark.asyncio
 async def test_a_plain_function_may_return_a_coroutine() -> None:
     async with fake(5) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -350,7 +329,6 @@ async def test_a_plain_function_may_return_a_coroutine() -> None:
             await eventually(lambda: handler.done == [0, 1, 2, 3, 4])
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("error", [StopIteration(), KeyError("k")])
 async def test_errors_of_threads(error: Exception) -> None:
     async with fake(5) as cluster, reading(cluster) as consumer:

@@ -18,7 +18,6 @@ from support.waiting import eventually
 # ------------------------------------------------------------------------------ taken away
 
 
-@pytest.mark.asyncio
 async def test_what_has_begun_ends_before_a_partition_is_taken_away_the_rest_is_forgotten() -> None:
     async with fake(10, 10) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -39,7 +38,6 @@ async def test_what_has_begun_ends_before_a_partition_is_taken_away_the_rest_is_
         assert len(handler.done) == 15 + 8, "5 and 8 of A once more, for the position was 3"
 
 
-@pytest.mark.asyncio
 async def test_a_handler_that_takes_too_long_is_cancelled_and_its_worker_goes_on() -> None:
     async with fake(10, 10) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -56,7 +54,6 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_its_worker_goes_on
             await eventually(lambda: committable(consumer)[B] == 15)
 
 
-@pytest.mark.asyncio
 async def test_a_partition_that_was_lost_and_came_back_begins_anew() -> None:
     async with (
         fake(10) as cluster,
@@ -76,7 +73,6 @@ async def test_a_partition_that_was_lost_and_came_back_begins_anew() -> None:
             assert len(handler.done) == 20
 
 
-@pytest.mark.asyncio
 async def test_of_a_partition_that_is_withheld_nothing_more_begins() -> None:
     """It is withheld without a word to us: it is lost, and so perhaps another's already."""
     async with fake(10) as cluster, reading(cluster) as consumer:
@@ -97,7 +93,6 @@ async def test_of_a_partition_that_is_withheld_nothing_more_begins() -> None:
             await eventually(lambda: handler.done == list(range(11)))
 
 
-@pytest.mark.asyncio
 async def test_seeking_back_reads_again() -> None:
     async with fake(10) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -111,7 +106,6 @@ async def test_seeking_back_reads_again() -> None:
 # ------------------------------------------------------------------------------ ends
 
 
-@pytest.mark.asyncio
 async def test_closing_ends_the_run_after_what_has_begun() -> None:
     async with fake(30) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -129,7 +123,6 @@ async def test_closing_ends_the_run_after_what_has_begun() -> None:
         assert committable(consumer) == {A: 2}
 
 
-@pytest.mark.asyncio
 async def test_a_clean_end_leaves_no_gap_below_what_was_done() -> None:
     """Records of three keys: those of the first wait behind record 0, the others go on."""
     async with fake(30) as cluster, reading(cluster) as consumer:
@@ -147,7 +140,6 @@ async def test_a_clean_end_leaves_no_gap_below_what_was_done() -> None:
         assert committable(consumer) == {A: 14}
 
 
-@pytest.mark.asyncio
 async def test_a_clean_end_does_not_wait_for_another_attempt() -> None:
     async with fake(30) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -161,7 +153,6 @@ async def test_a_clean_end_does_not_wait_for_another_attempt() -> None:
         assert committable(consumer) == {A: 0}
 
 
-@pytest.mark.asyncio
 async def test_nothing_overtakes_a_record_that_fails_while_the_run_ends() -> None:
     """Records 3, 6, 9 and 12 have its key: whoever has the partition next handles them after it."""
     async with fake(30) as cluster, reading(cluster) as consumer:
@@ -181,7 +172,6 @@ async def test_nothing_overtakes_a_record_that_fails_while_the_run_ends() -> Non
         assert committable(consumer) == {A: 0}
 
 
-@pytest.mark.asyncio
 async def test_a_handler_may_close_the_consumer() -> None:
     async with fake(30) as cluster, reading(cluster) as consumer:
         seen: list[int] = []
@@ -196,7 +186,6 @@ async def test_a_handler_may_close_the_consumer() -> None:
         assert seen == [0, 1, 2, 3]
 
 
-@pytest.mark.asyncio
 async def test_cancelling_cancels_handlers_and_sets_the_position_back() -> None:
     async with fake(30) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -210,7 +199,6 @@ async def test_cancelling_cancels_handlers_and_sets_the_position_back() -> None:
         assert (await consumer.getone()).offset == 5
 
 
-@pytest.mark.asyncio
 async def test_a_batch_that_does_not_hold_ends_the_run_and_what_was_before_it_is_done() -> None:
     async with fake(5) as cluster, reading(cluster) as consumer:
         fill(cluster, 5)
@@ -224,7 +212,6 @@ async def test_a_batch_that_does_not_hold_ends_the_run_and_what_was_before_it_is
         assert handler.done == list(range(await consumer.position(A))), "and nothing behind it"
 
 
-@pytest.mark.asyncio
 async def test_one_run_at_a_time() -> None:
     async with fake(5) as cluster, reading(cluster) as consumer:
         handler = Handler()
@@ -235,7 +222,6 @@ async def test_one_run_at_a_time() -> None:
             assert consumer._core.boundary.work is not None
 
 
-@pytest.mark.asyncio
 async def test_handlers_that_never_wait_let_the_loop_go_round() -> None:
     async with fake(5000) as cluster, reading(cluster) as consumer:
         count = 0

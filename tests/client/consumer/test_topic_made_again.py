@@ -70,7 +70,6 @@ def make_again(cluster: GroupCluster, count: int) -> None:
     fill(cluster, count, 0)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
 @pytest.mark.parametrize("group", [{}, {"group_id": "g", "auto_commit_interval_ms": 20}])
 async def test_a_live_reader_begins_anew(
@@ -87,7 +86,6 @@ async def test_a_live_reader_begins_anew(
             assert cluster.group().topic_ids[A] == "id-t-again"
 
 
-@pytest.mark.asyncio
 async def test_metadata_alone_tells_too() -> None:
     """Brokers of a release that does not compare ids serve whatever is there."""
     async with reading(10) as (cluster, consumer):
@@ -99,7 +97,6 @@ async def test_metadata_alone_tells_too() -> None:
         assert (await take(consumer, 15))[-15:] == list(range(15))
 
 
-@pytest.mark.asyncio
 async def test_who_assigned_by_hand_is_told() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -117,7 +114,6 @@ async def test_who_assigned_by_hand_is_told() -> None:
             assert await take(consumer, 12) == list(range(3, 15))
 
 
-@pytest.mark.asyncio
 async def test_the_policy_may_forbid_it() -> None:
     async with reading(10) as (cluster, consumer):
         assert consumer._core.fetcher is not None
@@ -127,7 +123,6 @@ async def test_the_policy_may_forbid_it() -> None:
             await take(consumer, 1)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
 async def test_what_was_committed_for_the_former_topic_counts_as_nothing(policy: str) -> None:
     async with GroupCluster() as cluster:
@@ -141,7 +136,6 @@ async def test_what_was_committed_for_the_former_topic_counts_as_nothing(policy:
             assert await take(consumer, 15) == list(range(15))
 
 
-@pytest.mark.asyncio
 async def test_a_group_goes_on_when_only_we_did_not_know() -> None:
     """Metadata of before: the offset is of the new topic, and is not thrown away."""
     async with GroupCluster() as cluster:
@@ -157,7 +151,6 @@ async def test_a_group_goes_on_when_only_we_did_not_know() -> None:
         assert group.topic_ids[A] == "id-t-again"
 
 
-@pytest.mark.asyncio
 async def test_run_commits_nothing_of_the_former_topic() -> None:
     async with reading(0, group_id="g", auto_commit_interval_ms=20) as (cluster, consumer):
         handler = Handler()
@@ -179,7 +172,6 @@ async def test_run_commits_nothing_of_the_former_topic() -> None:
 # ------------------------------------------------------------------------------ real brokers
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.slow
 async def test_real_brokers(tmp_path: Path, grouped: bool) -> None:

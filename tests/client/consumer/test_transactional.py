@@ -85,7 +85,6 @@ def refuse_large(cluster: TransactionalGroups, most: int) -> None:
     cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=error, times=1000, when=too_large)
 
 
-@pytest.mark.asyncio
 async def test_each_record_is_answered_once_and_positions_move_with_the_answers() -> None:
     async with groups(300, 200) as cluster, member(cluster) as consumer:
         async with copying(consumer, copy, concurrency=8) as task:
@@ -101,7 +100,6 @@ async def test_each_record_is_answered_once_and_positions_move_with_the_answers(
         assert txn.state == "CompleteCommit"
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
 async def test_answers_keep_the_order_of_their_partition(order: Any) -> None:
     """The order in which handlers end does not matter."""
@@ -141,7 +139,6 @@ class Both:
             yield item
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("handler", [in_a_thread, yielding, yielding_on_the_loop, Both()])
 async def test_several_answers(handler: Any) -> None:
     async with (
@@ -153,7 +150,6 @@ async def test_several_answers(handler: Any) -> None:
         assert results(cluster) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
-@pytest.mark.asyncio
 async def test_a_record_without_an_answer_is_done_all_the_same() -> None:
     async def nothing(record: Record) -> None:
         pass
@@ -163,7 +159,6 @@ async def test_a_record_without_an_answer_is_done_all_the_same() -> None:
         assert results(cluster) == []
 
 
-@pytest.mark.asyncio
 async def test_positions_go_over_markers_without_any_record() -> None:
     async with groups(2) as cluster, member(cluster) as consumer, copying(consumer, copy):
         await eventually(lambda: cluster.committed() == {A: 2})
@@ -184,7 +179,6 @@ async def test_positions_go_over_markers_without_any_record() -> None:
         assert results(cluster) == [0, 1]
 
 
-@pytest.mark.asyncio
 async def test_nothing_waits_for_a_record_that_is_tried_again() -> None:
     """But its own partition: behind it nothing is committed, and no transaction is open."""
     seen: list[int] = []
@@ -208,7 +202,6 @@ async def test_nothing_waits_for_a_record_that_is_tried_again() -> None:
         assert sorted(results(cluster)) == sorted([*range(9), *range(2)])
 
 
-@pytest.mark.asyncio
 async def test_dead_letters_are_in_the_transaction() -> None:
     async def handle(record: Record) -> ProducerRecord:
         if record.offset % 3 == 0:
@@ -230,7 +223,6 @@ async def test_dead_letters_are_in_the_transaction() -> None:
         assert results(cluster, "dead") == [0, 3, 6, 7, 9]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("where", ["client", "broker"])
 async def test_a_result_that_is_too_large_is_a_dead_letter(where: str) -> None:
     large = b"x" * (limits.BATCH_BYTES_MAX + 1 if where == "client" else 5000)
@@ -250,7 +242,6 @@ async def test_a_result_that_is_too_large_is_a_dead_letter(where: str) -> None:
             assert results(cluster, "dead") == [3, 4, 8]
 
 
-@pytest.mark.asyncio
 async def test_a_result_that_is_too_large_ends_a_run_without_dead_letters() -> None:
     async def handle(record: Record) -> ProducerRecord:
         return ProducerRecord("out", b"x" * 5000 if record.offset == 1 else record.value)
@@ -264,7 +255,6 @@ async def test_a_result_that_is_too_large_ends_a_run_without_dead_letters() -> N
         assert results(cluster) == [0]
 
 
-@pytest.mark.asyncio
 async def test_a_handler_that_fails_ends_the_run_and_what_is_done_is_committed() -> None:
     async def handle(record: Record) -> ProducerRecord:
         if record.offset == 5:
@@ -282,7 +272,6 @@ async def test_a_handler_that_fails_ends_the_run_and_what_is_done_is_committed()
         assert results(cluster) == list(range(9))
 
 
-@pytest.mark.asyncio
 async def test_what_cannot_be_written_is_the_handler_s_fault() -> None:
     async def handle(record: Record) -> Any:
         return "text"
@@ -294,7 +283,6 @@ async def test_what_cannot_be_written_is_the_handler_s_fault() -> None:
         assert "t-0 offset 0" in "".join(error.__notes__)
 
 
-@pytest.mark.asyncio
 async def test_an_aborted_transaction_is_written_again_without_its_handlers() -> None:
     seen: list[int] = []
 
@@ -315,7 +303,6 @@ async def test_an_aborted_transaction_is_written_again_without_its_handlers() ->
         assert seen == list(range(20))
 
 
-@pytest.mark.asyncio
 async def test_too_many_failures_in_a_row_end_the_run() -> None:
     async def nowhere(record: Record) -> ProducerRecord:
         return ProducerRecord("nowhere", record.value)
@@ -330,7 +317,6 @@ async def test_too_many_failures_in_a_row_end_the_run() -> None:
         assert cluster.committed().get(A, 0) == 0
 
 
-@pytest.mark.asyncio
 async def test_a_successor_with_the_same_id_fences() -> None:
     async with groups(5, 5) as cluster, member(cluster) as consumer:
         async with copying(consumer, copy) as task:
@@ -345,7 +331,6 @@ async def test_a_successor_with_the_same_id_fences() -> None:
         assert sorted(results(cluster)) == sorted([*range(10), *range(10)])
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("action", [Action.DROP_BEFORE, Action.DROP_AFTER, Action.ERROR_AFTER])
 @pytest.mark.parametrize(
     "api", [ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.PRODUCE, ApiKey.INIT_PID]
@@ -366,7 +351,6 @@ async def test_lost_answers_double_nothing(api: ApiKey, action: Action) -> None:
         assert results(cluster) == list(range(200))
 
 
-@pytest.mark.asyncio
 async def test_nobody_knows_and_reading_goes_on_from_what_is_committed() -> None:
     """The run does not end: the group says what became of it."""
     async with groups(50) as cluster, member(cluster) as consumer:
@@ -381,7 +365,6 @@ async def test_nobody_knows_and_reading_goes_on_from_what_is_committed() -> None
         assert results(cluster) == list(range(50))
 
 
-@pytest.mark.asyncio
 async def test_partitions_that_go_are_committed_up_to_what_is_done() -> None:
     """A rebalance in the middle of work, handlers slow: nothing twice, nothing left out."""
     done: list[tuple[int, int]] = []
@@ -403,7 +386,6 @@ async def test_partitions_that_go_are_committed_up_to_what_is_done() -> None:
         assert sorted(results(cluster)) == sorted([*range(150), *range(150)])
 
 
-@pytest.mark.asyncio
 async def test_a_member_that_was_expelled_writes_nothing_of_what_it_lost() -> None:
     gate = asyncio.Event()
 
@@ -421,7 +403,6 @@ async def test_a_member_that_was_expelled_writes_nothing_of_what_it_lost() -> No
         assert results(cluster) == list(range(30))
 
 
-@pytest.mark.asyncio
 async def test_cancelled_in_the_middle_it_aborts_and_goes_back() -> None:
     async with groups(30) as cluster, member(cluster) as consumer:
         hold = cluster.rule(ApiKey.TXN_OFFSET_COMMIT, Action.HOLD_AFTER)
@@ -438,7 +419,6 @@ async def test_cancelled_in_the_middle_it_aborts_and_goes_back() -> None:
         assert results(cluster) == list(range(30))
 
 
-@pytest.mark.asyncio
 async def test_cancelled_while_it_commits_the_group_decides() -> None:
     async with groups(30) as cluster, member(cluster) as consumer:
         hold = cluster.rule(ApiKey.END_TXN, Action.HOLD_AFTER)
@@ -453,7 +433,6 @@ async def test_cancelled_while_it_commits_the_group_decides() -> None:
         assert results(cluster) == list(range(30))
 
 
-@pytest.mark.asyncio
 async def test_what_it_needs() -> None:
     async with groups(1) as cluster:
         async with Consumer("t", bootstrap_servers=cluster.bootstrap) as alone:
@@ -471,7 +450,6 @@ async def test_what_it_needs() -> None:
                 await consumer.run(copy, transactional_id="")
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("crashes", [False, True])
 async def test_what_comes_between_two_lives_is_read(crashes: bool) -> None:
     """With "latest" too: where the first life began is committed, before anything is handed out."""

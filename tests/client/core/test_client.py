@@ -9,8 +9,6 @@ from oncelog.core.client import ClusterClient
 from oncelog.errors import ClosedError
 from support.fake_cluster import FakeCluster
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_health_is_that_of_a_client_which_runs() -> None:
     async with FakeCluster() as cluster:

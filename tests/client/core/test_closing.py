@@ -44,7 +44,6 @@ async def begun(closing: Closing, work: Callable[[], Coroutine[Any, Any, None]],
     return tasks
 
 
-@pytest.mark.asyncio
 async def test_all_wait_for_one_end() -> None:
     closing, work = Closing("test"), Work()
     noticed: list[int] = []
@@ -57,7 +56,6 @@ async def test_all_wait_for_one_end() -> None:
     assert (work.begun, work.ended, closing.waiting) == (1, 1, [])
 
 
-@pytest.mark.asyncio
 async def test_all_hear_of_a_failure() -> None:
     closing, work = Closing("test"), Work()
     work.error = ZeroDivisionError("why")
@@ -68,7 +66,6 @@ async def test_all_hear_of_a_failure() -> None:
     await closing.once(work)
 
 
-@pytest.mark.asyncio
 async def test_the_end_goes_on_while_somebody_waits() -> None:
     closing, work = Closing("test"), Work()
     first, second = await begun(closing, work, 2)
@@ -82,7 +79,6 @@ async def test_the_end_goes_on_while_somebody_waits() -> None:
     assert work.begun == 1
 
 
-@pytest.mark.asyncio
 async def test_who_is_called_by_the_end_does_not_wait_for_it() -> None:
     closing = Closing("test")
 
@@ -100,7 +96,6 @@ def make(cluster: FakeCluster, **options: Any) -> Producer:
     return Producer(cluster.bootstrap, linger_ms=0, **options)
 
 
-@pytest.mark.asyncio
 async def test_a_producers_second_close_waits_for_the_acknowledgements() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -118,7 +113,6 @@ async def test_a_producers_second_close_waits_for_the_acknowledgements() -> None
         await asyncio.gather(first, second)
 
 
-@pytest.mark.asyncio
 async def test_the_earlier_deadline_counts() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -135,7 +129,6 @@ async def test_the_earlier_deadline_counts() -> None:
         held.release.set()
 
 
-@pytest.mark.asyncio
 async def test_a_producer_closed_while_it_starts_leaves_nothing_open() -> None:
     async with FakeCluster() as cluster:
         producer = make(cluster)
@@ -149,7 +142,6 @@ async def test_a_producer_closed_while_it_starts_leaves_nothing_open() -> None:
         assert producer._router.closed
 
 
-@pytest.mark.asyncio
 async def test_a_members_second_close_waits_until_it_has_left() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -167,7 +159,6 @@ async def test_a_members_second_close_waits_until_it_has_left() -> None:
         await asyncio.gather(first, second)
 
 
-@pytest.mark.asyncio
 async def test_a_loop_over_getmany_ends_when_the_consumer_is_closed() -> None:
     """An empty answer would say that nothing came, and the loop would ask again for ever."""
     async with FakeCluster() as cluster:
@@ -184,7 +175,6 @@ async def test_a_loop_over_getmany_ends_when_the_consumer_is_closed() -> None:
             await consumer.getmany()
 
 
-@pytest.mark.asyncio
 async def test_admin_and_writers() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -212,7 +202,6 @@ async def test_admin_and_writers() -> None:
         await txn.commit([writer.receipt])
 
 
-@pytest.mark.asyncio
 async def test_the_blocking_faces_second_close_waits_too() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

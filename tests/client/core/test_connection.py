@@ -15,7 +15,6 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 from support.fake_cluster import Action, FakeCluster
 
 
-@pytest.mark.asyncio
 async def test_ask() -> None:
     async with FakeCluster() as cluster:
         address = Address("127.0.0.1", cluster.brokers[1].port)
@@ -26,7 +25,6 @@ async def test_ask() -> None:
         await channel.wait_closed()
 
 
-@pytest.mark.asyncio
 async def test_an_unanswered_request_ends_the_connection() -> None:
     async with FakeCluster() as cluster:
         cluster.rule(ApiKey.METADATA, Action.HOLD)
@@ -37,7 +35,6 @@ async def test_an_unanswered_request_ends_the_connection() -> None:
         await channel.wait_closed()
 
 
-@pytest.mark.asyncio
 async def test_refused() -> None:
     async with FakeCluster() as cluster:
         address = Address("127.0.0.1", cluster.brokers[1].port)
@@ -46,7 +43,6 @@ async def test_refused() -> None:
     assert reason_of(caught.value) == "connection refused"
 
 
-@pytest.mark.asyncio
 async def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
     over = asyncio.Event()
 
@@ -65,7 +61,6 @@ async def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
     await server.wait_closed()
 
 
-@pytest.mark.asyncio
 async def test_somebody_else_than_was_meant() -> None:
     async with FakeCluster() as cluster:
         address = Address("127.0.0.1", cluster.brokers[1].port)

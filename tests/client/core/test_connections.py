@@ -23,7 +23,6 @@ def make(cluster: FakeCluster, **options: Any) -> Router:
     )
 
 
-@pytest.mark.asyncio
 async def test_closing_while_others_connect() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)
@@ -35,7 +34,6 @@ async def test_closing_while_others_connect() -> None:
             await waiting
 
 
-@pytest.mark.asyncio
 async def test_many_waiters_share_one_connection_attempt() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)
@@ -45,7 +43,6 @@ async def test_many_waiters_share_one_connection_attempt() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_refused_connection_is_not_tried_again_at_once() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster, retry_backoff_ms=10_000, retry_backoff_max_ms=10_000)
@@ -61,7 +58,6 @@ async def test_a_refused_connection_is_not_tried_again_at_once() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_broker_that_comes_back_elsewhere_is_found() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)
@@ -77,7 +73,6 @@ async def test_a_broker_that_comes_back_elsewhere_is_found() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_dropping_a_connection_blames_nobody() -> None:
     async with FakeCluster(1) as cluster:
         router = make(cluster)

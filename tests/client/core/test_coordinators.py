@@ -33,8 +33,6 @@ from oncelog_runtime.entropy import SeededEntropy
 from support.admin_cluster import AdminCluster, KnownGroup
 from support.fake_cluster import Action, FakeCluster
 
-pytestmark = pytest.mark.asyncio
-
 
 @asynccontextmanager
 async def found(cluster: AdminCluster) -> AsyncIterator[tuple[Router, Coordinators]]:

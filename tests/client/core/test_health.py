@@ -26,7 +26,6 @@ def clients(cluster: FakeCluster) -> list[Any]:
     return [Producer(servers), Consumer("t", bootstrap_servers=servers), Admin(servers)]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("number", range(3))
 async def test_since_when_no_broker_answers(number: int) -> None:
     """A client that nobody uses notices it too; and it is over when any broker is back."""
@@ -55,7 +54,6 @@ async def test_since_when_no_broker_answers(number: int) -> None:
             await eventually(lambda: client.health() == FINE)
 
 
-@pytest.mark.asyncio
 async def test_one_broker_of_two_is_no_silence() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -68,7 +66,6 @@ async def test_one_broker_of_two_is_no_silence() -> None:
             assert producer.health().ok
 
 
-@pytest.mark.asyncio
 async def test_who_takes_connections_and_says_nothing_is_silent_too() -> None:
     async with FakeCluster(1) as cluster:
         cluster.create_topic("t")
@@ -84,7 +81,6 @@ async def test_who_takes_connections_and_says_nothing_is_silent_too() -> None:
             await eventually(lambda: admin.health().ok)
 
 
-@pytest.mark.asyncio
 async def test_the_log_says_so_long_before_calls_end(caplog: pytest.LogCaptureFixture) -> None:
     async with FakeCluster(1) as cluster:
         cluster.create_topic("t")
@@ -101,7 +97,6 @@ async def test_the_log_says_so_long_before_calls_end(caplog: pytest.LogCaptureFi
                 await eventually(lambda: "billing: brokers answer again, after" in caplog.text)
 
 
-@pytest.mark.asyncio
 async def test_the_log_hears_of_it_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
     silence = Silence("c")
     with caplog.at_level(logging.INFO, "oncelog.core.health"):
@@ -130,7 +125,6 @@ async def test_the_log_hears_of_it_ever_more_rarely(caplog: pytest.LogCaptureFix
         assert silence.health(5) == FINE
 
 
-@pytest.mark.asyncio
 async def test_a_client_that_does_not_run_has_no_health() -> None:
     async with FakeCluster(1) as cluster:
         cluster.create_topic("t")
@@ -143,7 +137,6 @@ async def test_a_client_that_does_not_run_has_no_health() -> None:
                 client.health()
 
 
-@pytest.mark.asyncio
 async def test_blocking_clients_have_it_too() -> None:
     async with FakeCluster(1) as cluster:
         cluster.create_topic("t")

@@ -77,7 +77,6 @@ def _checking(home: Home) -> Callable[[], Awaitable[None]]:
     return check
 
 
-@pytest.mark.asyncio
 async def test_a_producer_elsewhere() -> None:
     async with FakeCluster() as cluster, Producer(cluster.bootstrap, linger_ms=60_000) as producer:
         assert cluster.create_topic("t")
@@ -103,7 +102,6 @@ async def test_a_producer_elsewhere() -> None:
         await in_thread(asyncio.run, _awaited(producer.close))
 
 
-@pytest.mark.asyncio
 async def test_a_record_from_another_thread_while_a_task_of_the_clients_loop_runs() -> None:
     async with FakeCluster() as cluster, Producer(cluster.bootstrap, linger_ms=60_000) as producer:
         assert cluster.create_topic("t")
@@ -123,7 +121,6 @@ async def _awaited(call: Callable[[], Awaitable[Any]]) -> None:
     await call()
 
 
-@pytest.mark.asyncio
 async def test_a_consumer_elsewhere() -> None:
     async with FakeCluster() as cluster:
         (partition,) = cluster.create_topic("t")
@@ -153,7 +150,6 @@ async def test_a_consumer_elsewhere() -> None:
             assert (await consumer.getone()).offset == 1
 
 
-@pytest.mark.asyncio
 async def test_an_admin_elsewhere() -> None:
     async with FakeCluster() as cluster, Admin(cluster.bootstrap) as admin:
         await refused(admin.list_topics, ANOTHER_LOOP)
@@ -162,7 +158,6 @@ async def test_an_admin_elsewhere() -> None:
         assert await admin.list_topics() == []
 
 
-@pytest.mark.asyncio
 async def test_a_blocking_client_after_a_fork() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

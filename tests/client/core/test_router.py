@@ -45,7 +45,6 @@ def soon(seconds: float = 5) -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
-@pytest.mark.asyncio
 async def test_start_learns_the_cluster_and_keeps_one_connection() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)
@@ -58,7 +57,6 @@ async def test_start_learns_the_cluster_and_keeps_one_connection() -> None:
         )
 
 
-@pytest.mark.asyncio
 async def test_nobody_there_fails_at_once_and_names_the_addresses() -> None:
     async with FakeCluster(2) as cluster:
         addresses = cluster.bootstrap
@@ -69,7 +67,6 @@ async def test_nobody_there_fails_at_once_and_names_the_addresses() -> None:
     assert "connection refused" in str(caught.value)
 
 
-@pytest.mark.asyncio
 async def test_one_dead_bootstrap_address_does_not_matter() -> None:
     async with FakeCluster(2) as cluster:
         addresses = cluster.bootstrap
@@ -81,7 +78,6 @@ async def test_one_dead_bootstrap_address_does_not_matter() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_an_advertised_address_that_leads_nowhere_is_named() -> None:
     async with FakeCluster(1) as cluster, FakeCluster(1) as elsewhere:
         gone = elsewhere.brokers[1].port
@@ -93,7 +89,6 @@ async def test_an_advertised_address_that_leads_nowhere_is_named() -> None:
         assert "advertised" in str(caught.value)
 
 
-@pytest.mark.asyncio
 async def test_an_address_of_another_cluster_is_refused_and_named_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -116,7 +111,6 @@ async def test_an_address_of_another_cluster_is_refused_and_named_once(
     assert len(lines) == 1
 
 
-@pytest.mark.asyncio
 async def test_an_address_of_another_broker_is_named_and_served_by_nobody() -> None:
     async with FakeCluster(3) as cluster:
         cluster.brokers[2].advertised_port = cluster.brokers[3].port
@@ -128,7 +122,6 @@ async def test_an_address_of_another_broker_is_named_and_served_by_nobody() -> N
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_bootstrap_connection_to_another_broker_is_not_kept_for_this_one() -> None:
     async with FakeCluster(2) as cluster:
         seed = cluster.brokers[2].port
@@ -141,7 +134,6 @@ async def test_a_bootstrap_connection_to_another_broker_is_not_kept_for_this_one
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_metadata_of_another_cluster_is_not_believed() -> None:
     async with FakeCluster(1) as cluster:
         cluster.create_topic("t")
@@ -158,7 +150,6 @@ async def test_metadata_of_another_cluster_is_not_believed() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_client_that_was_closed_may_be_started_with_another_cluster() -> None:
     async with FakeCluster(1) as cluster, FakeCluster(1, cluster_id="other") as other:
         port = cluster.brokers[1].port
@@ -174,7 +165,6 @@ async def test_a_client_that_was_closed_may_be_started_with_another_cluster() ->
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_topic_is_asked_for_when_it_is_needed() -> None:
     async with FakeCluster(1) as cluster:
         cluster.create_topic("t", 2)
@@ -185,7 +175,6 @@ async def test_a_topic_is_asked_for_when_it_is_needed() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_appears_is_waited_for() -> None:
     async with FakeCluster(1) as cluster:
         router = make(cluster)
@@ -197,7 +186,6 @@ async def test_a_topic_that_appears_is_waited_for() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_does_not_appear_is_an_error() -> None:
     async with FakeCluster(1) as cluster:
         router = make(cluster)
@@ -208,7 +196,6 @@ async def test_a_topic_that_does_not_appear_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("topic", ["", ".", "a/b", "x" * 250, "\ud800", 7])
-@pytest.mark.asyncio
 async def test_an_illegal_name_is_not_even_asked_for(topic: Any) -> None:
     async with FakeCluster(1) as cluster:
         router = make(cluster)
@@ -219,7 +206,6 @@ async def test_an_illegal_name_is_not_even_asked_for(topic: Any) -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_broker_that_broke_is_asked_last() -> None:
     """After the loss of a connection the next answer comes from somebody else, at once."""
     async with FakeCluster(3) as cluster:
@@ -237,7 +223,6 @@ async def test_a_broker_that_broke_is_asked_last() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_silent_broker_is_not_waited_for() -> None:
     """A stopped process accepts and says nothing: the next one is asked beside it."""
     async with FakeCluster(2) as cluster:
@@ -259,7 +244,6 @@ def refused(response: Any) -> Any:
     return NotControllerError() if NotControllerError.code in codes else None
 
 
-@pytest.mark.asyncio
 async def test_the_controller_is_followed_when_it_moves() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -272,7 +256,6 @@ async def test_the_controller_is_followed_when_it_moves() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_without_a_controller_a_call_ends_by_its_deadline() -> None:
     async with FakeCluster(1) as cluster:
         cluster.controller_id = -1
@@ -284,7 +267,6 @@ async def test_without_a_controller_a_call_ends_by_its_deadline() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_call_any_goes_on_to_the_next_broker() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)
@@ -296,7 +278,6 @@ async def test_call_any_goes_on_to_the_next_broker() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_retry_ends_with_what_cannot_be_tried_again_or_by_the_deadline() -> None:
     async with FakeCluster(1) as cluster:
         router = make(cluster)
@@ -322,7 +303,6 @@ async def test_a_retry_ends_with_what_cannot_be_tried_again_or_by_the_deadline()
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_closed_router_says_so() -> None:
     async with FakeCluster(1) as cluster:
         router = make(cluster)
@@ -338,7 +318,6 @@ async def test_a_closed_router_says_so() -> None:
             await router.refresh()
 
 
-@pytest.mark.asyncio
 async def test_closing_while_brokers_are_asked_is_no_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -361,7 +340,6 @@ async def test_closing_while_brokers_are_asked_is_no_failure(
     assert [record.getMessage() for record in caplog.records] == []
 
 
-@pytest.mark.asyncio
 async def test_a_background_task_that_dies_is_heard() -> None:
     async with FakeCluster(1) as cluster:
         router = make(cluster)
@@ -380,7 +358,6 @@ async def test_a_background_task_that_dies_is_heard() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_all_topics_where_a_pattern_needs_them() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("a")
@@ -398,7 +375,6 @@ async def test_all_topics_where_a_pattern_needs_them() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_brokers_that_failed_come_last() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)

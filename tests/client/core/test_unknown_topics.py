@@ -29,7 +29,6 @@ def soon(seconds: float = 60) -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
-@pytest.mark.asyncio
 async def test_a_typo_is_told_long_before_a_call_ends_with_what_was_meant() -> None:
     async with FakeCluster(3) as cluster:
         for topic in ("orders", "payments", "__consumer_offsets"):
@@ -47,7 +46,6 @@ async def test_a_typo_is_told_long_before_a_call_ends_with_what_was_meant() -> N
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_producer_and_consumer_say_so() -> None:
     async with FakeCluster(1) as cluster:
         cluster.create_topic("orders")
@@ -65,7 +63,6 @@ async def test_producer_and_consumer_say_so() -> None:
                 await consumer.getone()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("lagging", [(1,), (2,), (3,), (1, 2), (1, 3), (2, 3)])
 async def test_a_topic_that_one_broker_knows_is_found(lagging: tuple[int, ...]) -> None:
     """The others may lag behind for long."""
@@ -81,7 +78,6 @@ async def test_a_topic_that_one_broker_knows_is_found(lagging: tuple[int, ...]) 
         await router.close()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("lagging", [(1,), (2,), (3,), (1, 2), (1, 3), (2, 3)])
 async def test_a_partition_that_one_broker_knows_is_found(lagging: tuple[int, ...]) -> None:
     """Partitions are added; the others may lag behind for long."""
@@ -100,7 +96,6 @@ async def test_a_partition_that_one_broker_knows_is_found(lagging: tuple[int, ..
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_offsets_and_sends_find_a_partition_that_was_added() -> None:
     async with FakeCluster(3) as cluster:
         cluster.create_topic("t", partitions=1)
@@ -118,7 +113,6 @@ async def test_offsets_and_sends_find_a_partition_that_was_added() -> None:
             assert (await producer.send("t", b"v", partition=1)).offset == 0
 
 
-@pytest.mark.asyncio
 async def test_many_who_wait_for_a_partition_ask_once() -> None:
     async with FakeCluster(3) as cluster:
         cluster.create_topic("t", partitions=1)
@@ -131,7 +125,6 @@ async def test_many_who_wait_for_a_partition_ask_once() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_is_being_made_is_waited_for() -> None:
     """A broker makes what it is asked for (``auto_create_topics_enable``)."""
     async with FakeCluster(2) as cluster:
@@ -151,7 +144,6 @@ async def test_a_topic_that_is_being_made_is_waited_for() -> None:
             assert (await sending).offset == 0
 
 
-@pytest.mark.asyncio
 async def test_who_has_heard_nothing_or_does_not_answer_is_no_witness() -> None:
     async with FakeCluster(1) as cluster:
         router = make(cluster)
@@ -169,7 +161,6 @@ async def test_who_has_heard_nothing_or_does_not_answer_is_no_witness() -> None:
         await router.close()
 
 
-@pytest.mark.asyncio
 async def test_many_who_wait_ask_once() -> None:
     async with FakeCluster(8) as cluster:
         cluster.create_topic("orders")

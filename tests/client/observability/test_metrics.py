@@ -42,7 +42,6 @@ def test_a_latency_is_read_off_its_buckets() -> None:
         latency.quantile_s(95)
 
 
-@pytest.mark.asyncio
 async def test_a_producer_counts_records_batches_and_topics() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("a")
@@ -72,7 +71,6 @@ async def test_a_producer_counts_records_batches_and_topics() -> None:
         assert (closed.record_send_total, closed.connection_count) == (12, 0)
 
 
-@pytest.mark.asyncio
 async def test_a_producer_counts_what_goes_wrong() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("a")
@@ -91,7 +89,6 @@ async def test_a_producer_counts_what_goes_wrong() -> None:
         assert metrics.record_send_total == 1
 
 
-@pytest.mark.asyncio
 async def test_a_consumer_counts_what_it_has_handed_out() -> None:
     async with FakeCluster() as cluster:
         for topic in ("a", "b"):
@@ -125,7 +122,6 @@ async def test_a_consumer_counts_what_it_has_handed_out() -> None:
         assert metrics.fetch_total == metrics.fetch_latency.count >= 2
 
 
-@pytest.mark.asyncio
 async def test_columns_count_too_and_only_what_is_handed_out() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("a")
@@ -141,7 +137,6 @@ async def test_columns_count_too_and_only_what_is_handed_out() -> None:
             assert consumer.metrics().records_consumed_total == 10
 
 
-@pytest.mark.asyncio
 async def test_lost_connections_and_failed_fetches_show() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("a")
@@ -157,7 +152,6 @@ async def test_lost_connections_and_failed_fetches_show() -> None:
         assert metrics.connection_creation_total > metrics.connection_count
 
 
-@pytest.mark.asyncio
 async def test_groups_commits_and_admin_clients_at_real_brokers(tmp_path: Path) -> None:
     async with Cluster(
         tmp_path, offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1
@@ -192,7 +186,6 @@ async def test_groups_commits_and_admin_clients_at_real_brokers(tmp_path: Path) 
             assert admin.metrics().connection_count >= 1
 
 
-@pytest.mark.asyncio
 async def test_the_blocking_face_tells_the_same_also_after_close() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("a")

@@ -73,7 +73,6 @@ def linked(span: ReadableSpan) -> set[int]:
 # ---- sending
 
 
-@pytest.mark.asyncio
 async def test_a_send_is_a_span_whose_context_travels() -> None:
     async with world() as (cluster, written), producing(cluster, written) as producer:
         with written.tracer.start_as_current_span("request"):
@@ -94,7 +93,6 @@ async def test_a_send_is_a_span_whose_context_travels() -> None:
         assert point.count == 1
 
 
-@pytest.mark.asyncio
 async def test_deliveries_end_their_spans() -> None:
     async with world() as (cluster, written), producing(cluster, written) as producer:
         await producer.partitions_for("t")
@@ -110,7 +108,6 @@ async def test_deliveries_end_their_spans() -> None:
         assert offsets == [0, 1]
 
 
-@pytest.mark.asyncio
 async def test_a_failure_is_told_by_the_span_and_still_by_flush() -> None:
     """That a span looks at a delivery must not make the producer believe that somebody did."""
     async with world() as (cluster, written):
@@ -126,7 +123,6 @@ async def test_a_failure_is_told_by_the_span_and_still_by_flush() -> None:
         assert (span.attributes or {})["error.type"] == "MessageTooLargeError"
 
 
-@pytest.mark.asyncio
 async def test_what_cannot_be_sent_at_all_ends_its_span_too() -> None:
     async with world() as (cluster, written), producing(cluster, written) as producer:
         await producer.partitions_for("t")
@@ -139,7 +135,6 @@ async def test_what_cannot_be_sent_at_all_ends_its_span_too() -> None:
         assert errors == ["TypeError"] * 3
 
 
-@pytest.mark.asyncio
 async def test_many_records_share_one_span() -> None:
     async with world() as (cluster, written), producing(cluster, written) as producer:
         await producer.send_many("t", [b"a", b"b"])
@@ -159,7 +154,6 @@ async def test_many_records_share_one_span() -> None:
 # ---- reading
 
 
-@pytest.mark.asyncio
 async def test_a_loop_over_records_continues_the_traces_of_who_wrote_them() -> None:
     async with world() as (cluster, written), producing(cluster, written) as producer:
         await producer.send("t", b"a")
@@ -186,7 +180,6 @@ async def test_a_loop_over_records_continues_the_traces_of_who_wrote_them() -> N
         assert point.count == 2
 
 
-@pytest.mark.asyncio
 async def test_records_of_others_begin_traces_of_their_own() -> None:
     async with world() as (cluster, written):
         async with Producer(cluster.bootstrap, linger_ms=0) as producer:
@@ -199,7 +192,6 @@ async def test_records_of_others_begin_traces_of_their_own() -> None:
         assert written.span("process t").parent is None
 
 
-@pytest.mark.asyncio
 async def test_lists_and_batches_link_to_who_wrote_them() -> None:
     async with world() as (cluster, written), producing(cluster, written) as producer:
         await producer.send("t", b"a")
@@ -236,7 +228,6 @@ async def test_lists_and_batches_link_to_who_wrote_them() -> None:
         assert batch_span.parent is None
 
 
-@pytest.mark.asyncio
 async def test_one_record_can_be_given_its_span() -> None:
     async with world() as (cluster, written), producing(cluster, written) as producer:
         await producer.send("t", b"a")
@@ -253,7 +244,6 @@ async def test_one_record_can_be_given_its_span() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.asyncio
 async def test_handlers_of_run_have_their_span(plain: bool) -> None:
     async with world() as (cluster, written), producing(cluster, written) as producer:
         await producer.send("t", b"a")
@@ -296,7 +286,6 @@ async def called(handler: Any) -> tuple[object, ReadableSpan]:
     return returned, written.span("process t")
 
 
-@pytest.mark.asyncio
 async def test_what_handlers_return_for_the_log_carries_their_context() -> None:
     answer = ProducerRecord("out", b"x", headers=[("a", b"1")])
 
@@ -325,7 +314,6 @@ async def test_what_handlers_return_for_the_log_carries_their_context() -> None:
             assert link.context.span_id == span_id(span)
 
 
-@pytest.mark.asyncio
 async def test_handlers_that_fail_are_told_as_such_and_go_on_failing() -> None:
     async def fails(value: bytes) -> None:
         raise ValueError("why")
@@ -341,7 +329,6 @@ async def test_handlers_that_fail_are_told_as_such_and_go_on_failing() -> None:
 # ---- metrics, and what it costs
 
 
-@pytest.mark.asyncio
 async def test_a_meter_reads_what_clients_count_traced_or_not() -> None:
     async with (
         world() as (cluster, written),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from opentelemetry import trace
 
 from oncelog import TopicPartition, blocking
@@ -14,7 +13,6 @@ from support.fake_cluster import FakeCluster
 from support.spans import Written
 
 
-@pytest.mark.asyncio
 async def test_traces_cross_the_thread_of_the_loop() -> None:
     written = Written()
     async with FakeCluster() as cluster:

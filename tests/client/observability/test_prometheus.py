@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -22,7 +21,6 @@ def figures(registry: CollectorRegistry) -> dict[tuple[str, str, str], float]:
     }
 
 
-@pytest.mark.asyncio
 async def test_two_clients_share_families_and_have_their_own_labels() -> None:
     registry = CollectorRegistry()
     collector = ClientCollector()
@@ -55,7 +53,6 @@ async def test_two_clients_share_families_and_have_their_own_labels() -> None:
             assert not any(client == "p2" for _, client, _ in figures(registry))
 
 
-@pytest.mark.asyncio
 async def test_buckets_are_cumulative() -> None:
     registry = CollectorRegistry()
     async with FakeCluster() as cluster:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from oncelog import Producer
 from oncelog.observability.metrics import ClientMetrics, Latency
 from oncelog.observability.samples import samples
@@ -26,7 +24,6 @@ def test_figures_of_a_client_have_names_kinds_and_labels() -> None:
     assert all(sample.labels == {"client_id": "c"} for sample in found.values())
 
 
-@pytest.mark.asyncio
 async def test_figures_of_topics_and_latencies_are_told_as_such() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

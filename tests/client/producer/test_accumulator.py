@@ -140,7 +140,6 @@ def test_failures_nobody_looked_at_are_reported_once() -> None:
     assert accumulator.take_unobserved() == []
 
 
-@pytest.mark.asyncio
 async def test_who_waits_for_room_is_served_in_order() -> None:
     accumulator = make()
     until = asyncio.get_running_loop().time() + 5
@@ -163,7 +162,6 @@ async def test_who_waits_for_room_is_served_in_order() -> None:
     assert accumulator.used == 220
 
 
-@pytest.mark.asyncio
 async def test_no_room_in_time_says_so_and_leaves_the_line() -> None:
     accumulator = make()
     now = asyncio.get_running_loop().time()
@@ -176,7 +174,6 @@ async def test_no_room_in_time_says_so_and_leaves_the_line() -> None:
         await accumulator.reserve(301, now + 5)
 
 
-@pytest.mark.asyncio
 async def test_a_cancelled_wait_loses_no_room() -> None:
     accumulator = make()
     until = asyncio.get_running_loop().time() + 5
@@ -190,7 +187,6 @@ async def test_a_cancelled_wait_loses_no_room() -> None:
     assert accumulator.used == 0
 
 
-@pytest.mark.asyncio
 async def test_waiting_closes_open_batches_that_hold_more_than_they_need() -> None:
     accumulator = make()
     for number in range(3):
@@ -201,7 +197,6 @@ async def test_waiting_closes_open_batches_that_hold_more_than_they_need() -> No
     assert accumulator.used == 100 + 3 * record_size(b"v", None, None)
 
 
-@pytest.mark.asyncio
 async def test_closing_refuses_who_waits() -> None:
     accumulator = make()
     until = asyncio.get_running_loop().time() + 5

@@ -39,7 +39,6 @@ def check(cluster: FakeCluster, metadata: Any, values: list[Any]) -> None:
     assert sum(map(len, written.values())) == len(values)
 
 
-@pytest.mark.asyncio
 async def test_lists_are_spread_over_all_partitions() -> None:
     async with FakeCluster(3) as cluster:
         cluster.create_topic("t", 6)
@@ -54,7 +53,6 @@ async def test_lists_are_spread_over_all_partitions() -> None:
         assert decode_batch(cluster.partition("t").batches[0]).base_timestamp == 77
 
 
-@pytest.mark.asyncio
 async def test_keys_go_where_they_belong_in_order() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 4)
@@ -69,7 +67,6 @@ async def test_keys_go_where_they_belong_in_order() -> None:
             assert keys[row] is None or place("t", keys[row], 4) == partition
 
 
-@pytest.mark.asyncio
 async def test_one_partition_headers_and_timestamps() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -89,7 +86,6 @@ async def test_one_partition_headers_and_timestamps() -> None:
         assert [t for c in columns for t in c.timestamp_list()] == list(range(10))
 
 
-@pytest.mark.asyncio
 async def test_nothing_to_send() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -110,7 +106,6 @@ async def test_nothing_to_send() -> None:
         ({"values": [b"a" * 2_000_000]}, MessageTooLargeError),
     ],
 )
-@pytest.mark.asyncio
 async def test_bad_columns_send_nothing(arguments: dict[str, Any], error: Any) -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -120,7 +115,6 @@ async def test_bad_columns_send_nothing(arguments: dict[str, Any], error: Any) -
         assert cluster.partition("t").next_offset == 0
 
 
-@pytest.mark.asyncio
 async def test_what_was_enqueued_before_stays_before() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -130,7 +124,6 @@ async def test_what_was_enqueued_before_stays_before() -> None:
         assert cluster.partition("t").values() == [b"first", b"second", b"third"]
 
 
-@pytest.mark.asyncio
 async def test_memory_is_bounded_while_a_long_list_goes_out() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -144,7 +137,6 @@ async def test_memory_is_bounded_while_a_long_list_goes_out() -> None:
             assert (await sending).record_count == 1000
 
 
-@pytest.mark.asyncio
 async def test_a_retry_keeps_the_order_of_the_list() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -157,7 +149,6 @@ async def test_a_retry_keeps_the_order_of_the_list() -> None:
         assert cluster.partition("t").values() == [b"warm", *values]
 
 
-@pytest.mark.asyncio
 async def test_what_failed_and_what_did_not() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -175,7 +166,6 @@ async def test_what_failed_and_what_did_not() -> None:
         assert caught.value.written.record_count == 40 - len(first)
 
 
-@pytest.mark.asyncio
 async def test_lists_put_in_line_one_after_the_other_keep_their_order() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 2)
@@ -198,7 +188,6 @@ async def test_lists_put_in_line_one_after_the_other_keep_their_order() -> None:
             assert found == belongs + [b"%06d" % 3000] * (number == 0)
 
 
-@pytest.mark.asyncio
 async def test_flush_tells_of_a_list_that_was_put_in_line_and_failed() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

@@ -112,7 +112,6 @@ class Bench:
         return [event[0] for event in self.history.events if event[0] != "invoke"]
 
 
-@pytest.mark.asyncio
 async def test_acknowledged() -> None:
     bench = Bench()
     first, second = bench.sent(2)
@@ -124,7 +123,6 @@ async def test_acknowledged() -> None:
     assert bench.queue.window == 5
 
 
-@pytest.mark.asyncio
 async def test_an_answer_that_leaves_a_batch_out_and_one_that_fails_as_a_whole() -> None:
     bench = Bench()
     first, second = bench.sent(2)
@@ -135,7 +133,6 @@ async def test_an_answer_that_leaves_a_batch_out_and_one_that_fails_as_a_whole()
     assert bench.ends() == ["info", "fail"]
 
 
-@pytest.mark.asyncio
 async def test_what_failed_goes_again_in_order_once_all_were_answered() -> None:
     bench = Bench()
     batches = bench.sent(3)
@@ -151,7 +148,6 @@ async def test_what_failed_goes_again_in_order_once_all_were_answered() -> None:
     assert bench.queue.window == 1
 
 
-@pytest.mark.asyncio
 async def test_who_is_overtaken_fails() -> None:
     bench = Bench()
     first, second = bench.sent(2)
@@ -162,7 +158,6 @@ async def test_who_is_overtaken_fails() -> None:
 
 @pytest.mark.parametrize("in_transaction", [False, True])
 @pytest.mark.parametrize("error", [RequestTimedOutError, NotEnoughReplicasAfterAppendError])
-@pytest.mark.asyncio
 async def test_who_is_in_the_log_before_one_that_was_acknowledged_asks_where(
     error: type[ApiError], in_transaction: bool
 ) -> None:
@@ -183,7 +178,6 @@ async def test_who_is_in_the_log_before_one_that_was_acknowledged_asks_where(
     assert session is None or session.errors == []
 
 
-@pytest.mark.asyncio
 async def test_who_was_refused_is_not_in_the_log_whatever_came_later() -> None:
     """Its broker had forgotten the producer, and took what came behind a gap."""
     bench = Bench()
@@ -200,7 +194,6 @@ async def test_who_was_refused_is_not_in_the_log_whatever_came_later() -> None:
     assert getattr(second.error, "definite", None) is False
 
 
-@pytest.mark.asyncio
 async def test_who_is_of_an_older_epoch_is_not_vouched_for_by_a_newer_one() -> None:
     bench = Bench()
     (first,) = bench.sent()
@@ -212,7 +205,6 @@ async def test_who_is_of_an_older_epoch_is_not_vouched_for_by_a_newer_one() -> N
     assert isinstance(first.error, ReorderError)
 
 
-@pytest.mark.asyncio
 async def test_out_of_time() -> None:
     bench = Bench()
     (batch,) = bench.sent()
@@ -222,7 +214,6 @@ async def test_out_of_time() -> None:
     assert batch.error.definite
 
 
-@pytest.mark.asyncio
 async def test_out_of_time_without_an_id() -> None:
     bench = Bench()
     bench.sequences.not_given(CoordinatorNotAvailableError("ZooKeeper is silent"))
@@ -239,7 +230,6 @@ async def test_out_of_time_without_an_id() -> None:
 
 
 @pytest.mark.parametrize("safe", [True, False])
-@pytest.mark.asyncio
 async def test_one_attempt_that_may_have_been_written_is_enough(safe: bool) -> None:
     """[N22]: the last answer alone says too much."""
     bench = Bench(safeguards=SAFE if safe else without("indefinite_stays_indefinite"))
@@ -254,7 +244,6 @@ async def test_one_attempt_that_may_have_been_written_is_enough(safe: bool) -> N
 # ---------------------------------------------------------------- in a transaction
 
 
-@pytest.mark.asyncio
 async def test_a_transaction_hears_what_is_given_up_and_only_that() -> None:
     session = FakeSession()
     bench = Bench(session)
@@ -270,7 +259,6 @@ async def test_a_transaction_hears_what_is_given_up_and_only_that() -> None:
 
 
 @pytest.mark.parametrize("error", [OutOfOrderSequenceNumberError, InvalidProducerEpochError])
-@pytest.mark.asyncio
 async def test_nothing_is_numbered_anew_in_a_transaction(error: type[ApiError]) -> None:
     session = FakeSession()
     bench = Bench(session)

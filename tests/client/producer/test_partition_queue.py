@@ -29,7 +29,6 @@ def make() -> tuple[Accumulator, Batch, Delivery]:
     return accumulator, batch, accumulator.add(batch, b"b", None, None, 20)
 
 
-@pytest.mark.asyncio
 async def test_await() -> None:
     accumulator, batch, delivery = make()
     assert not delivery.done()
@@ -54,7 +53,6 @@ async def test_await() -> None:
     assert "t-3 done" in repr(delivery)
 
 
-@pytest.mark.asyncio
 async def test_a_failure_is_raised_wherever_one_looks() -> None:
     accumulator, batch, delivery = make()
     error = ClosedError("x")
@@ -66,7 +64,6 @@ async def test_a_failure_is_raised_wherever_one_looks() -> None:
         await delivery
 
 
-@pytest.mark.asyncio
 async def test_callbacks_run_on_the_loop_also_when_it_is_done_already() -> None:
     accumulator, batch, delivery = make()
     seen: list[Delivery] = []
@@ -80,7 +77,6 @@ async def test_callbacks_run_on_the_loop_also_when_it_is_done_already() -> None:
     assert batch.observed
 
 
-@pytest.mark.asyncio
 async def test_unasked_offsets_and_the_brokers_own_time() -> None:
     accumulator, batch, delivery = make()
     accumulator.close_batch(batch)
@@ -88,7 +84,6 @@ async def test_unasked_offsets_and_the_brokers_own_time() -> None:
     assert await delivery == RecordMetadata("t", 3, -1, 99)
 
 
-@pytest.mark.asyncio
 async def test_who_only_watches_leaves_a_failure_to_flush() -> None:
     accumulator, batch, delivery = make()
     seen: list[object] = []
@@ -100,7 +95,6 @@ async def test_who_only_watches_leaves_a_failure_to_flush() -> None:
     assert accumulator.take_unobserved() == [(2, error)]
 
 
-@pytest.mark.asyncio
 async def test_a_queue_waits_for_its_former_leader_and_pauses_after_a_failure() -> None:
     accumulator, batch, _ = make()
     queue = batch.queue

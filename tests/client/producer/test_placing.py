@@ -19,7 +19,6 @@ from support.transactional import started
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 async def test_places_of_records() -> None:
     async with started(partitions=4, transactional_id=None) as (_, producer):
         placing = producer._placing
@@ -40,7 +39,6 @@ async def test_places_of_records() -> None:
         assert places == {0, 1, 2, 3}
 
 
-@pytest.mark.asyncio
 async def test_a_full_batch_moves_keyless_records_on() -> None:
     async with started(partitions=4, transactional_id=None, batch_size=100, linger_ms=60_000) as (
         _,
@@ -53,7 +51,6 @@ async def test_a_full_batch_moves_keyless_records_on() -> None:
         assert len(partitions) > 1
 
 
-@pytest.mark.asyncio
 async def test_what_is_refused() -> None:
     async with started(partitions=2, transactional_id=None, max_request_size=2000) as (_, producer):
         placing = producer._placing
@@ -66,7 +63,6 @@ async def test_what_is_refused() -> None:
         assert producer._accumulator.used == 0
 
 
-@pytest.mark.asyncio
 async def test_the_serial_of_a_transaction_is_looked_at_after_every_wait() -> None:
     async with started(partitions=1) as (_, producer):
         placing = producer._placing
@@ -80,7 +76,6 @@ async def test_the_serial_of_a_transaction_is_looked_at_after_every_wait() -> No
             placing.check_usable(placing.serial)
 
 
-@pytest.mark.asyncio
 async def test_room_that_comes_too_late_is_given_back() -> None:
     async with started(partitions=1, transactional_id=None, batch_size=200, buffer_memory=200) as (
         cluster,

@@ -33,7 +33,6 @@ def test_options_are_checked_at_once(options: dict[str, Any], match: str) -> Non
         Producer("localhost:9092", **options)
 
 
-@pytest.mark.asyncio
 async def test_without_a_transactional_id_there_are_none() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -52,7 +51,6 @@ async def test_without_a_transactional_id_there_are_none() -> None:
             assert cluster.partition("t").values() == [b"plain"]
 
 
-@pytest.mark.asyncio
 async def test_a_producer_that_is_not_started_or_closed_says_so() -> None:
     async with started() as (cluster, producer):
         other = make(cluster)
@@ -64,7 +62,6 @@ async def test_a_producer_that_is_not_started_or_closed_says_so() -> None:
                     await call
 
 
-@pytest.mark.asyncio
 async def test_the_four_calls() -> None:
     async with started() as (cluster, producer):
         await producer.begin_transaction()

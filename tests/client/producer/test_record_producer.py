@@ -38,7 +38,6 @@ def make(cluster: FakeCluster, **options: Any) -> Producer:
     return Producer(cluster.bootstrap, **given)
 
 
-@pytest.mark.asyncio
 async def test_send_returns_where_the_record_is() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 2)
@@ -49,7 +48,6 @@ async def test_send_returns_where_the_record_is() -> None:
             assert (stamped.offset, stamped.timestamp_ms) == (1, 7)
 
 
-@pytest.mark.asyncio
 async def test_everything_about_a_record_arrives() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -67,7 +65,6 @@ async def test_everything_about_a_record_arrives() -> None:
         assert columns.timestamp_list() == [1, 2, 3]
 
 
-@pytest.mark.asyncio
 async def test_keys_keep_their_partition_and_their_order() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 3)
@@ -81,7 +78,6 @@ async def test_keys_keep_their_partition_and_their_order() -> None:
             assert values == [b"%d" % n for n in expected]
 
 
-@pytest.mark.asyncio
 async def test_records_without_keys_fill_one_batch_after_the_other() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 4)
@@ -95,7 +91,6 @@ async def test_records_without_keys_fill_one_batch_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("partitioner", ["round_robin", lambda topic, key, count: 1])
-@pytest.mark.asyncio
 async def test_partitioners_are_asked_once_a_record(partitioner: Any) -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 3)
@@ -107,7 +102,6 @@ async def test_partitioners_are_asked_once_a_record(partitioner: Any) -> None:
         assert counts == ([10, 10, 10] if partitioner == "round_robin" else [0, 30, 0])
 
 
-@pytest.mark.asyncio
 async def test_a_partitioner_that_chooses_what_is_not_there_is_told() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 3)
@@ -135,7 +129,6 @@ async def test_a_partitioner_that_chooses_what_is_not_there_is_told() -> None:
         ({"value": b"v" * 2_000_000}, MessageTooLargeError),
     ],
 )
-@pytest.mark.asyncio
 async def test_a_bad_record_is_refused_and_harms_no_other(
     arguments: dict[str, Any], error: Any
 ) -> None:
@@ -148,7 +141,6 @@ async def test_a_bad_record_is_refused_and_harms_no_other(
             assert (await good).offset == 0
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_does_not_exist() -> None:
     async with FakeCluster() as cluster, make(cluster, max_block_ms=200) as producer:
         with pytest.raises((UnknownTopicOrPartitionError, DeadlineExceededError), match="'no'"):
@@ -157,7 +149,6 @@ async def test_a_topic_that_does_not_exist() -> None:
             producer.send_nowait("no", b"v")
 
 
-@pytest.mark.asyncio
 async def test_send_nowait() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -172,7 +163,6 @@ async def test_send_nowait() -> None:
             assert all(delivery.done() for delivery in deliveries)
 
 
-@pytest.mark.asyncio
 async def test_enqueue_waits_for_room_and_memory_stays_bounded() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -200,7 +190,6 @@ async def test_enqueue_waits_for_room_and_memory_stays_bounded() -> None:
         assert sum(p.next_offset for p in cluster.topics["t"]) == 300
 
 
-@pytest.mark.asyncio
 async def test_no_room_within_max_block_ms() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -212,7 +201,6 @@ async def test_no_room_within_max_block_ms() -> None:
             held.release.set()
 
 
-@pytest.mark.asyncio
 async def test_a_cancelled_enqueue_took_nothing() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -229,7 +217,6 @@ async def test_a_cancelled_enqueue_took_nothing() -> None:
         assert cluster.partition("t").values() == [b"v" * 150, b"x"]
 
 
-@pytest.mark.asyncio
 async def test_a_cancelled_send_may_be_written_and_breaks_nothing() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -246,7 +233,6 @@ async def test_a_cancelled_send_may_be_written_and_breaks_nothing() -> None:
         assert cluster.partition("t").values() == [b"v", b"w"]
 
 
-@pytest.mark.asyncio
 async def test_linger_gathers_and_zero_does_not_wait() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -255,7 +241,6 @@ async def test_linger_gathers_and_zero_does_not_wait() -> None:
         assert len(cluster.partition("t").batches) == 1
 
 
-@pytest.mark.asyncio
 async def test_flush_sends_what_lingers() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -273,7 +258,6 @@ async def test_flush_sends_what_lingers() -> None:
             held.release.set()
 
 
-@pytest.mark.asyncio
 async def test_flush_raises_for_failures_that_nobody_saw() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -285,7 +269,6 @@ async def test_flush_raises_for_failures_that_nobody_saw() -> None:
             await producer.flush()
 
 
-@pytest.mark.asyncio
 async def test_close_flushes() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -300,7 +283,6 @@ async def test_close_flushes() -> None:
             await producer.start()
 
 
-@pytest.mark.asyncio
 async def test_an_error_in_the_block_is_not_hidden_by_close() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -315,7 +297,6 @@ async def test_an_error_in_the_block_is_not_hidden_by_close() -> None:
             await fail()
 
 
-@pytest.mark.asyncio
 async def test_dropping_a_producer_is_not_silent() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -328,7 +309,6 @@ async def test_dropping_a_producer_is_not_silent() -> None:
         gc.collect()
 
 
-@pytest.mark.asyncio
 async def test_not_started_and_nobody_there() -> None:
     async with FakeCluster() as cluster:
         producer = make(cluster)
@@ -341,7 +321,6 @@ async def test_not_started_and_nobody_there() -> None:
         Producer("a", linger_ms=-1)
 
 
-@pytest.mark.asyncio
 async def test_a_batch_never_outgrows_a_request() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -356,7 +335,6 @@ async def test_a_batch_never_outgrows_a_request() -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
-@pytest.mark.asyncio
 async def test_compression(codec: Any) -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -370,7 +348,6 @@ async def test_compression(codec: Any) -> None:
         assert header.codec is Codec[codec.upper()]
 
 
-@pytest.mark.asyncio
 async def test_partitions_that_were_added_can_be_named() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -380,7 +357,6 @@ async def test_partitions_that_were_added_can_be_named() -> None:
             assert (await producer.send("t", b"v", partition=2)).partition == 2
 
 
-@pytest.mark.asyncio
 async def test_the_deadline_of_delivery_holds_for_what_waits_behind_others() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -402,7 +378,6 @@ async def _outcome(delivery: Any) -> Any:
         return error
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("call", ["send", "enqueue", "send_nowait", "send_many", "enqueue_many"])
 async def test_an_option_that_no_call_has_is_refused_by_its_name(call: str) -> None:
     """Whoever forwards options names the wrong one as the producer itself does."""

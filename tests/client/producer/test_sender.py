@@ -46,7 +46,6 @@ def numbered(count: int) -> list[bytes]:
     return [b"%06d" % number for number in range(count)]
 
 
-@pytest.mark.asyncio
 async def test_five_requests_are_pipelined_and_no_more() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -65,7 +64,6 @@ async def test_five_requests_are_pipelined_and_no_more() -> None:
         assert cluster.count(ApiKey.PRODUCE) == 7, "what could not go out went out together"
 
 
-@pytest.mark.asyncio
 async def test_the_first_batch_to_a_leader_goes_alone() -> None:
     """A leader that is not ready refuses the first of five and takes the rest."""
     async with FakeCluster() as cluster:
@@ -81,7 +79,6 @@ async def test_the_first_batch_to_a_leader_goes_alone() -> None:
         assert cluster.partition("t").values() == numbered(5)
 
 
-@pytest.mark.asyncio
 async def test_partitions_of_one_leader_share_a_request() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 4)
@@ -92,7 +89,6 @@ async def test_partitions_of_one_leader_share_a_request() -> None:
         assert cluster.count(ApiKey.PRODUCE) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_request_is_bounded_and_everybody_gets_a_turn() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t", 4)
@@ -106,7 +102,6 @@ async def test_a_request_is_bounded_and_everybody_gets_a_turn() -> None:
 
 @pytest.mark.parametrize("action", [Action.DROP_BEFORE, Action.DROP_AFTER])
 @pytest.mark.parametrize("nth", [0, 1, 3])
-@pytest.mark.asyncio
 async def test_a_lost_connection_loses_nothing_and_reorders_nothing(
     action: Action, nth: int
 ) -> None:
@@ -134,7 +129,6 @@ async def test_a_lost_connection_loses_nothing_and_reorders_nothing(
 @pytest.mark.parametrize(
     "error", [NotLeaderOrFollowerError, UnknownTopicOrPartitionError, CorruptMessageError]
 )
-@pytest.mark.asyncio
 async def test_a_retriable_error_is_tried_again(error: Any) -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -145,7 +139,6 @@ async def test_a_retriable_error_is_tried_again(error: Any) -> None:
         assert cluster.partition("t").values() == [b"v"]
 
 
-@pytest.mark.asyncio
 async def test_when_all_in_flight_fail_all_are_sent_again_in_order() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -158,7 +151,6 @@ async def test_when_all_in_flight_fail_all_are_sent_again_in_order() -> None:
         assert cluster.partition("t").values() == [b"warm", *numbered(40)]
 
 
-@pytest.mark.asyncio
 async def test_a_batch_that_others_have_overtaken_is_not_sent_again() -> None:
     """The second of three fails, the third is acknowledged: a retry would change the order."""
     async with FakeCluster() as cluster:
@@ -178,7 +170,6 @@ async def test_a_batch_that_others_have_overtaken_is_not_sent_again() -> None:
         assert [event for event, *_ in history.events].count("fail") == 1
 
 
-@pytest.mark.asyncio
 async def test_a_refused_batch_is_not_sent_again_behind_one_that_may_be_there() -> None:
     """The first is refused, the second is appended and its connection breaks before the answer."""
     async with FakeCluster() as cluster:
@@ -196,7 +187,6 @@ async def test_a_refused_batch_is_not_sent_again_behind_one_that_may_be_there() 
         assert values == [b"warm", *numbered(3)[1:]]
 
 
-@pytest.mark.asyncio
 async def test_one_in_flight_needs_no_such_error() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -210,7 +200,6 @@ async def test_one_in_flight_needs_no_such_error() -> None:
         assert cluster.partition("t").values() == [b"warm", *numbered(5)]
 
 
-@pytest.mark.asyncio
 async def test_what_is_in_the_log_before_what_was_acknowledged_has_not_failed() -> None:
     """A broker did not see it replicated in time, and saw the next one replicated."""
     async with FakeCluster() as cluster:
@@ -225,7 +214,6 @@ async def test_what_is_in_the_log_before_what_was_acknowledged_has_not_failed() 
 
 
 @pytest.mark.parametrize("error", [MessageTooLargeError, InvalidRecordError])
-@pytest.mark.asyncio
 async def test_a_fatal_error_is_told_at_once_and_others_go_on(error: Any) -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -237,7 +225,6 @@ async def test_a_fatal_error_is_told_at_once_and_others_go_on(error: Any) -> Non
             assert (await producer.send("t", b"w")).offset == 0
 
 
-@pytest.mark.asyncio
 async def test_a_definite_error_after_an_indefinite_one_is_not_definite() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -250,7 +237,6 @@ async def test_a_definite_error_after_an_indefinite_one_is_not_definite() -> Non
         assert cluster.partition("t").values() == [b"v"]
 
 
-@pytest.mark.asyncio
 async def test_the_next_leader_gets_what_the_dead_one_did_not_acknowledge() -> None:
     async with FakeCluster(3) as cluster:
         cluster.create_topic("t")
@@ -266,7 +252,6 @@ async def test_the_next_leader_gets_what_the_dead_one_did_not_acknowledge() -> N
         assert in_first_order(cluster.partition("t").values()) == [b"warm", *numbered(30)]
 
 
-@pytest.mark.asyncio
 async def test_a_refused_leader_does_not_stall_the_others() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 2)
@@ -282,7 +267,6 @@ async def test_a_refused_leader_does_not_stall_the_others() -> None:
         assert cluster.partition("t", 1).values() == numbered(20)
 
 
-@pytest.mark.asyncio
 async def test_a_leaderless_partition_is_waited_for() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -294,7 +278,6 @@ async def test_a_leaderless_partition_is_waited_for() -> None:
             assert (await delivery).offset == 0
 
 
-@pytest.mark.asyncio
 async def test_the_leader_moves_while_its_answer_is_out() -> None:
     """Nothing goes to the new leader before the old one has answered for what it holds."""
     async with FakeCluster(2) as cluster:
@@ -314,7 +297,6 @@ async def test_the_leader_moves_while_its_answer_is_out() -> None:
             assert (await second).offset == 2
 
 
-@pytest.mark.asyncio
 async def test_a_silent_leader_that_was_deposed_is_given_up() -> None:
     """A stopped process keeps its connections: who leads now decides, not the time-out."""
     async with FakeCluster(2) as cluster:
@@ -330,7 +312,6 @@ async def test_a_silent_leader_that_was_deposed_is_given_up() -> None:
         assert cluster.count(ApiKey.PRODUCE, 2) == 1
 
 
-@pytest.mark.asyncio
 async def test_an_unanswered_request_is_tried_on_a_new_connection() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -340,7 +321,6 @@ async def test_an_unanswered_request_is_tried_on_a_new_connection() -> None:
             held.release.set()
 
 
-@pytest.mark.asyncio
 async def test_delivery_times_out_definitely_when_nothing_was_sent() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -351,7 +331,6 @@ async def test_delivery_times_out_definitely_when_nothing_was_sent() -> None:
             assert caught.value.definite
 
 
-@pytest.mark.asyncio
 async def test_delivery_times_out_indefinitely_when_the_answer_is_missing() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -366,7 +345,6 @@ async def test_delivery_times_out_indefinitely_when_the_answer_is_missing() -> N
         assert [event for event, *_ in history.events] == ["invoke", "info", "invoke", "ok"]
 
 
-@pytest.mark.asyncio
 async def test_acks_0_asks_nobody() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -377,7 +355,6 @@ async def test_acks_0_asks_nobody() -> None:
         assert cluster.partition("t").values() == numbered(50)
 
 
-@pytest.mark.asyncio
 async def test_close_says_what_was_not_acknowledged() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -395,7 +372,6 @@ async def test_close_says_what_was_not_acknowledged() -> None:
         held.release.set()
 
 
-@pytest.mark.asyncio
 async def test_work_that_comes_while_it_closes_is_no_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -412,7 +388,6 @@ async def test_work_that_comes_while_it_closes_is_no_failure(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-@pytest.mark.asyncio
 async def test_a_failure_inside_is_heard_by_every_caller() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -433,7 +408,6 @@ async def test_a_failure_inside_is_heard_by_every_caller() -> None:
         await producer.close()
 
 
-@pytest.mark.asyncio
 async def test_the_history_holds_what_was_asked_and_what_is_known() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

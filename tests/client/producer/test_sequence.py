@@ -154,7 +154,6 @@ def numbered(count: int) -> list[bytes]:
     return [b"%06d" % number for number in range(count)]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("lost_every", [pytest.param(1, marks=pytest.mark.slow), 2, 3, 4, 5, 6])
 async def test_lost_acknowledgements_make_no_duplicates(lost_every: int) -> None:
     """[K1]: every k-th answer is lost, five are in flight."""
@@ -176,7 +175,6 @@ async def test_lost_acknowledgements_make_no_duplicates(lost_every: int) -> None
         assert found == list(range(1, 61)), "the offsets that they got the first time"
 
 
-@pytest.mark.asyncio
 async def test_send_many_is_idempotent_too() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -186,7 +184,6 @@ async def test_send_many_is_idempotent_too() -> None:
         assert cluster.partition("t").values() == numbered(500)
 
 
-@pytest.mark.asyncio
 async def test_what_follows_a_refused_batch_is_written_in_order() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -203,7 +200,6 @@ async def test_what_follows_a_refused_batch_is_written_in_order() -> None:
         assert len({h.producer_id for h in headers}) == 1
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("error", [NotEnoughReplicasError, NotLeaderOrFollowerError])
 async def test_a_retriable_refusal_in_the_middle_keeps_the_order(error: type[ApiError]) -> None:
     async with FakeCluster() as cluster:
@@ -216,7 +212,6 @@ async def test_a_retriable_refusal_in_the_middle_keeps_the_order(error: type[Api
         assert cluster.partition("t").values() == [b"warm", *numbered(12)]
 
 
-@pytest.mark.asyncio
 async def test_what_may_have_been_written_is_not_written_again_under_another_number() -> None:
     """The first is lost before it gets there and runs out of time; the second got no answer."""
     async with FakeCluster() as cluster:
@@ -242,7 +237,6 @@ async def test_what_may_have_been_written_is_not_written_again_under_another_num
         assert cluster.partition("t").values() == [b"warm", b"next"]
 
 
-@pytest.mark.asyncio
 async def test_sends_wait_for_a_producer_id() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -253,7 +247,6 @@ async def test_sends_wait_for_a_producer_id() -> None:
         assert parse_header(cluster.partition("t").batches[0]).producer_id == 4001
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "options", [{"acks": 1}, {"acks": 0}, {"max_in_flight_requests_per_connection": 6}]
 )

@@ -66,7 +66,6 @@ async def make_trouble(cluster: FakeCluster, entropy: SeededEntropy, over: async
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.asyncio
 async def test_order_and_honesty(seed: int) -> None:
     entropy = SeededEntropy(seed)
     async with FakeCluster(3) as cluster:

@@ -44,7 +44,6 @@ async def write(ticket: Ticket, name: str, *values: bytes, **options: Any) -> Re
     return writer.receipt
 
 
-@pytest.mark.asyncio
 async def test_winners_are_seen_all_at_once_and_nobody_else_ever() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 3)
@@ -63,7 +62,6 @@ async def test_winners_are_seen_all_at_once_and_nobody_else_ever() -> None:
         assert await txn.abort() == (True, True), "an abort of what is committed changes nothing"
 
 
-@pytest.mark.asyncio
 async def test_tickets_and_receipts_travel() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -103,7 +101,6 @@ def test_tickets_are_checked(changed: dict[str, Any]) -> None:
         Ticket(**{**given, **changed})
 
 
-@pytest.mark.asyncio
 async def test_a_committed_tag_is_never_committed_again() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -118,7 +115,6 @@ async def test_a_committed_tag_is_never_committed_again() -> None:
         assert committed_of(cluster, "t") == [b"v", b"w"]
 
 
-@pytest.mark.asyncio
 async def test_a_newer_owner_fences() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -133,7 +129,6 @@ async def test_a_newer_owner_fences() -> None:
         assert committed_of(cluster, "t") == []
 
 
-@pytest.mark.asyncio
 async def test_what_cannot_be_committed() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -149,7 +144,6 @@ async def test_what_cannot_be_committed() -> None:
         assert committed_of(cluster, "t") == []
 
 
-@pytest.mark.asyncio
 async def test_leaving_without_a_commit_aborts() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -170,7 +164,6 @@ async def test_leaving_without_a_commit_aborts() -> None:
             await work()
 
 
-@pytest.mark.asyncio
 async def test_ends_are_asked_for_until_they_are_answered() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -181,7 +174,6 @@ async def test_ends_are_asked_for_until_they_are_answered() -> None:
         assert await txn.commit([receipt]) == (True, True)
 
 
-@pytest.mark.asyncio
 async def test_nobody_answers() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -202,14 +194,12 @@ async def test_nobody_answers() -> None:
         await SharedTransaction.begin(bootstrap_servers=[servers], transactional_id=ID, tag=1)
 
 
-@pytest.mark.asyncio
 async def test_no_connection_is_held_between_calls() -> None:
     async with FakeCluster() as cluster:
         await begin(cluster)
         await eventually(lambda: cluster.brokers[1].connection_count == 0)
 
 
-@pytest.mark.asyncio
 async def test_the_history_names_winners_as_they_named_themselves() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -235,7 +225,6 @@ async def test_the_history_names_winners_as_they_named_themselves() -> None:
     ] == ["ok", "fail"]
 
 
-@pytest.mark.asyncio
 async def test_an_ordinal_becomes_a_ticket_where_the_rest_is_known() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -252,7 +241,6 @@ async def test_an_ordinal_becomes_a_ticket_where_the_rest_is_known() -> None:
         assert committed_of(cluster, "t") == [b"new"]
 
 
-@pytest.mark.asyncio
 async def test_an_owner_asks_over_the_connections_that_there_are() -> None:
     async with (
         FakeCluster(2) as cluster,

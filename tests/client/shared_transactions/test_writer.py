@@ -41,7 +41,6 @@ async def writer_of(txn: SharedTransaction, name: str = "w", **options: Any) -> 
     return await join(txn.ticket, writer=name, **given)
 
 
-@pytest.mark.asyncio
 async def test_everything_a_producer_sends_with() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 2)
@@ -64,7 +63,6 @@ async def test_everything_a_producer_sends_with() -> None:
         }
 
 
-@pytest.mark.asyncio
 async def test_no_receipt_before_everything_is_acknowledged_and_nothing_after_it() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -81,7 +79,6 @@ async def test_no_receipt_before_everything_is_acknowledged_and_nothing_after_it
                 await writer.send("t", b"late")
 
 
-@pytest.mark.asyncio
 async def test_who_has_failed_sends_nothing_and_has_no_receipt() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -100,7 +97,6 @@ async def test_who_has_failed_sends_nothing_and_has_no_receipt() -> None:
         assert cluster.partition("t").batches == []
 
 
-@pytest.mark.asyncio
 async def test_leaving_with_an_exception_is_failing() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -117,7 +113,6 @@ async def test_leaving_with_an_exception_is_failing() -> None:
             _ = writer.receipt
 
 
-@pytest.mark.asyncio
 async def test_a_close_that_gives_up_leaves_no_receipt() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -130,7 +125,6 @@ async def test_a_close_that_gives_up_leaves_no_receipt() -> None:
             _ = writer.receipt
 
 
-@pytest.mark.asyncio
 async def test_a_repeated_join_is_the_same_writer() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -143,7 +137,6 @@ async def test_a_repeated_join_is_the_same_writer() -> None:
         assert ids == [first.receipt.producer_id, second.receipt.producer_id]
 
 
-@pytest.mark.asyncio
 async def test_two_processes_under_one_name_are_two_writers() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -159,7 +152,6 @@ async def test_two_processes_under_one_name_are_two_writers() -> None:
             await writer_of(txn, "x" * 1020)
 
 
-@pytest.mark.asyncio
 async def test_joining_fails_with_its_reason_and_leaves_nothing() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -186,7 +178,6 @@ async def sealed(writer: SharedWriter) -> Receipt:
     return writer.receipt
 
 
-@pytest.mark.asyncio
 async def test_who_has_a_receipt_joins_again_over_the_same_connections() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t", 2)
@@ -216,7 +207,6 @@ async def test_who_has_a_receipt_joins_again_over_the_same_connections() -> None
         )
 
 
-@pytest.mark.asyncio
 async def test_two_attempts_of_one_process_in_one_transaction_are_two_writers() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -232,7 +222,6 @@ async def test_two_attempts_of_one_process_in_one_transaction_are_two_writers() 
         assert committed_of(cluster, "t") == [b"second"]
 
 
-@pytest.mark.asyncio
 async def test_who_has_failed_does_not_join_again() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pyspark_oncelog.runner.check import Finding, check, topics_of
 from pyspark_oncelog.runner.job import Job, Source
 from pyspark_oncelog.runner.job_file import job_from
@@ -75,7 +73,6 @@ def test_a_function_that_does_not_fit(tmp_path: Path) -> None:
     assert bad(check(right)) == []
 
 
-@pytest.mark.asyncio
 async def test_topics_of_a_cluster(tmp_path: Path) -> None:
     import asyncio
 

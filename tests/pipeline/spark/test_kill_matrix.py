@@ -38,12 +38,7 @@ from pipeline.drivers import SparkDriver, next_life, of_pid
 from pipeline.gates import Gates
 from pipeline.stream_copy import StreamCopy
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow,
-    pytest.mark.asyncio,
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PARTITIONS = 2
 MESSAGES = 4_000

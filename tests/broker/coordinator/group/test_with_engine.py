@@ -46,8 +46,6 @@ from support.group_world import Answer
 from support.room_settings import group_settings
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 TOPIC = "__consumer_offsets"
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from oncelog_broker.coordinator.transaction.producer_ids import ProducerIdRequests
 from oncelog_runtime.tasks import Tasks
 from support.transaction_world import ProducerIdCounter
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 async def test_producer_ids_come_later_or_not_at_all() -> None:
     tasks, source = Tasks("test"), ProducerIdCounter()
     got: list[int | None] = []

@@ -21,8 +21,6 @@ from oncelog_protocol.messages.transaction_admin import (
 from oncelog_protocol.messages.transactions import AddedTransaction
 from support.transaction_world import Answer, TransactionWorld, transaction_world
 
-pytestmark = pytest.mark.asyncio
-
 INVALID = InvalidRequestError.code
 TIMEOUT = InvalidTransactionTimeoutError.code
 

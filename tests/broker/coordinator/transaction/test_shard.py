@@ -27,8 +27,6 @@ from support.transaction_world import transaction_world
 from support.waiting import eventually
 from unsafe.coordinators import without
 
-pytestmark = pytest.mark.asyncio
-
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 

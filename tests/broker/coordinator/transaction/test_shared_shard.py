@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from oncelog_broker.coordinator.transaction.records import SavedShared
 from oncelog_protocol.errors import (
     InvalidTxnStateError,
@@ -14,8 +12,6 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.types import TopicPartition
 from support.transaction_world import transaction_world
 from support.waiting import eventually
-
-pytestmark = pytest.mark.asyncio
 
 A0 = TopicPartition("a", 0)
 

@@ -23,8 +23,6 @@ from support.replication_cluster import Cluster, call, transact
 from support.server import DenyAll
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 0)
 
 

@@ -37,8 +37,6 @@ from support.fake_transactions import FakeTransactions, image_of
 from support.server import Only, make_context
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 BROKER = (CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from oncelog_broker.server.authorizer import AllowAllAuthorizer
 from oncelog_broker.server.handlers.alter_configs import AlterConfigsHandler
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
@@ -22,7 +20,6 @@ def alteration(kind: int, name: str) -> ConfigAlteration:
     return ConfigAlteration(kind, name, [])
 
 
-@pytest.mark.asyncio
 async def test_refusals_and_answers_in_order() -> None:
     controller = ControllerStub(
         AlterConfigsResponse(
@@ -47,7 +44,6 @@ async def test_refusals_and_answers_in_order() -> None:
     assert controller.requests == [AlterConfigsRequest(items[1:3], True)]
 
 
-@pytest.mark.asyncio
 async def test_who_may_not_alters_nothing() -> None:
     controller = ControllerStub()
     handler = AlterConfigsHandler(ControllerRequests(controller, DenyAll()))

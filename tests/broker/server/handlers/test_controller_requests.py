@@ -11,7 +11,6 @@ from oncelog_protocol.messages.admin import DeleteTopicsRequest, DeleteTopicsRes
 from support.server import ControllerStub, DenyAll, make_context
 
 
-@pytest.mark.asyncio
 async def test_answers_come_in_the_order_of_the_request() -> None:
     controller = ControllerStub(DeleteTopicsResponse(0, [TopicResult("a", 3), TopicResult("b")]))
     requests = ControllerRequests(controller, AllowAllAuthorizer())
@@ -33,7 +32,6 @@ async def test_answers_come_in_the_order_of_the_request() -> None:
     assert controller.internal == [False]
 
 
-@pytest.mark.asyncio
 async def test_the_controller_is_not_asked_about_nothing() -> None:
     controller = ControllerStub()
     requests = ControllerRequests(controller, AllowAllAuthorizer())
@@ -42,7 +40,6 @@ async def test_the_controller_is_not_asked_about_nothing() -> None:
     assert controller.requests == []
 
 
-@pytest.mark.asyncio
 async def test_a_whole_refusal_is_passed_on() -> None:
     controller = ControllerStub(DeleteTopicsResponse(41))
     requests = ControllerRequests(controller, AllowAllAuthorizer())

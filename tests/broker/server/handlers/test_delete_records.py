@@ -27,8 +27,6 @@ from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Answer, Cluster, call
 from support.server import Only
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 0)
 
 

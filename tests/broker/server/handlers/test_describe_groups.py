@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-import pytest
-
 from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.server.authorizer import DESCRIBE, GROUP, TOPIC, AllowAllAuthorizer
 from oncelog_broker.server.handlers.describe_groups import DescribeGroupsHandler
@@ -15,8 +13,6 @@ from oncelog_protocol.messages.groups import DescribedGroup, DescribeGroupsReque
 from oncelog_protocol.types import TopicPartition
 from support.group_world import GroupWorld
 from support.server import Only, make_context
-
-pytestmark = pytest.mark.asyncio
 
 
 class Ends:

@@ -21,7 +21,6 @@ from support.hand_records import produce
 from support.server import DenyAll, answer
 
 
-@pytest.mark.asyncio
 async def test_directories_and_what_is_on_them(tmp_path: Path) -> None:
     dirs = [str(tmp_path / "one"), str(tmp_path / "two")]
     async with Cluster(tmp_path, 1, log_dirs=dirs) as cluster:

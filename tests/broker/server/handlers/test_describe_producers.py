@@ -29,8 +29,6 @@ from support.replication_cluster import Cluster
 from support.server import Only, make_context
 from support.transactional_logs import append_txn, txn_batch
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 0)
 
 

@@ -19,8 +19,6 @@ from oncelog_protocol.messages.fetch import FetchPartition, FetchRequest, FetchT
 from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Cluster, call, make_context
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 0)
 
 

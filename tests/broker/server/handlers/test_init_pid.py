@@ -27,8 +27,6 @@ from oncelog_runtime.tasks import Tasks
 from support.fake_transactions import FakeTransactions
 from support.server import DenyAll, make_context
 
-pytestmark = pytest.mark.asyncio
-
 
 class Fence:
     broker_epoch = 5

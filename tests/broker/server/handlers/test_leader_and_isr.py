@@ -33,7 +33,6 @@ def order(controller_epoch: int, broker_epoch: int) -> LeaderAndIsrRequest:
     return LeaderAndIsrRequest(2, controller_epoch, broker_epoch, False, [], brokers)
 
 
-@pytest.mark.asyncio
 async def test_orders_are_fenced_and_brokers_are_known_before_they_are_applied() -> None:
     image, fence = MetadataImage("c"), OpenFence()
     replicas = Replicas(image)

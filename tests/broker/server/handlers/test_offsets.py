@@ -36,8 +36,6 @@ from support.replication_cluster import Cluster, Node, call
 from support.server import DenyAll
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 0)
 
 

@@ -38,8 +38,6 @@ from support.replication_cluster import Answer, Cluster, call, make_context
 from support.server import DenyAll
 from support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
-
 TP = TopicPartition("t", 0)
 
 

@@ -19,7 +19,6 @@ class Replicas:
         return [ReplicaResult(p.topic, p.partition, 0) for p in request.partitions]
 
 
-@pytest.mark.asyncio
 async def test_an_order_of_a_deposed_controller_stops_nothing() -> None:
     fence = OpenFence()
     fence.registered(1)

@@ -32,7 +32,6 @@ class Replicas:
         assert known is not None
 
 
-@pytest.mark.asyncio
 async def test_configs_reach_the_replicas_once() -> None:
     image, fence, replicas = MetadataImage("c"), OpenFence(), Replicas()
     fence.registered(5)
@@ -52,7 +51,6 @@ async def test_configs_reach_the_replicas_once() -> None:
         await handler.handle_async(make_context(), update)
 
 
-@pytest.mark.asyncio
 async def test_settings_of_brokers_are_taken_and_stay_until_others_come() -> None:
     image, fence, replicas = MetadataImage("c"), OpenFence(), Replicas()
     fence.registered(5)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
-import pytest
-
 from oncelog_broker.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from oncelog_broker.transactions.marker_writer import MarkerWriter
 from oncelog_protocol.errors import ClusterAuthorizationFailedError
@@ -37,7 +35,6 @@ def test_one_result_a_marker() -> None:
     assert [result.producer_id for result in response.markers] == [7]
 
 
-@pytest.mark.asyncio
 async def test_clients_end_nothing(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         await cluster.create_topic("t")

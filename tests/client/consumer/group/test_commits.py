@@ -96,7 +96,6 @@ async def committing(identity: CommitIdentity | None = None) -> AsyncIterator[Wo
             await router.close()
 
 
-@pytest.mark.asyncio
 async def test_what_was_committed_is_known_and_comes_back() -> None:
     async with committing() as world:
         offsets = {A: OffsetAndMetadata(5, "note", 2), B: at(0)}
@@ -114,7 +113,6 @@ async def test_what_was_committed_is_known_and_comes_back() -> None:
         ]
 
 
-@pytest.mark.asyncio
 async def test_an_older_commit_that_is_tried_again_never_overtakes() -> None:
     async with committing() as world:
         world.cluster.rule(ApiKey.OFFSET_COMMIT, Action.DROP_BEFORE, times=2)
@@ -131,7 +129,6 @@ async def test_an_older_commit_that_is_tried_again_never_overtakes() -> None:
         assert sent == [1, 1, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.asyncio
 async def test_an_offset_from_before_its_partition_was_lost_does_not_move_the_group_back() -> None:
     """It goes to another member, which commits more, and comes back; then this one tries again."""
     async with committing(Someone("g")) as world:
@@ -151,7 +148,6 @@ async def test_an_offset_from_before_its_partition_was_lost_does_not_move_the_gr
         assert world.commits.known == {A: at(9), B: at(9)}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("action", [Action.DROP_BEFORE, Action.DROP_AFTER, Action.ERROR])
 async def test_what_may_pass_is_tried_again(action: Action) -> None:
     async with committing(Someone("g")) as world:
@@ -162,7 +158,6 @@ async def test_what_may_pass_is_tried_again(action: Action) -> None:
         assert world.ends() == ["invoke", "info", "invoke", "info", "invoke", "ok"] * 2
 
 
-@pytest.mark.asyncio
 async def test_what_may_pass_and_does_not() -> None:
     async with committing() as world:
         world.cluster.rule(
@@ -178,7 +173,6 @@ async def test_what_may_pass_and_does_not() -> None:
         assert not caught.value.definite
 
 
-@pytest.mark.asyncio
 async def test_a_commit_does_not_wait_for_another_beyond_its_time() -> None:
     async with committing() as world:
         rule = world.cluster.rule(ApiKey.OFFSET_COMMIT, Action.HOLD)
@@ -191,7 +185,6 @@ async def test_a_commit_does_not_wait_for_another_beyond_its_time() -> None:
         assert world.offsets() == {A: 1}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("error", [UnknownMemberIdError, IllegalGenerationError])
 async def test_a_member_that_is_none(error: type[ApiError]) -> None:
     async with committing(Someone("g")) as world:
@@ -205,7 +198,6 @@ async def test_a_member_that_is_none(error: type[ApiError]) -> None:
         assert world.offsets() == {}
 
 
-@pytest.mark.asyncio
 async def test_a_generation_that_has_just_changed_is_tried_again_in_the_new_one() -> None:
     identity = Someone("g")
     async with committing(identity) as world:
@@ -217,7 +209,6 @@ async def test_a_generation_that_has_just_changed_is_tried_again_in_the_new_one(
         assert world.offsets() == {A: 1}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("error", [OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError])
 async def test_one_bad_partition(error: type[ApiError], monkeypatch: pytest.MonkeyPatch) -> None:
     honest = FakeCoordinator.commit
@@ -237,7 +228,6 @@ async def test_one_bad_partition(error: type[ApiError], monkeypatch: pytest.Monk
         assert world.ends() == ["invoke", "info"]
 
 
-@pytest.mark.asyncio
 async def test_a_topic_that_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SPREAD_S", 0.1)
 
@@ -250,7 +240,6 @@ async def test_a_topic_that_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> No
             await world.commits.commit({A: at(1)}, world.deadline())
 
 
-@pytest.mark.asyncio
 async def test_offsets_of_an_open_transaction_are_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -271,7 +260,6 @@ async def test_offsets_of_an_open_transaction_are_waited_for(
         assert (await world.commits.fetch([A], world.deadline()))[A] == at(1)
 
 
-@pytest.mark.asyncio
 async def test_what_is_computed_is_computed_in_its_turn() -> None:
     """A background commit must keep its hands off what an earlier one is still sending."""
     async with committing() as world:
@@ -295,7 +283,6 @@ def unstable(answer: wire.OffsetFetchResponse, *partitions: int) -> wire.OffsetF
     return answer
 
 
-@pytest.mark.asyncio
 async def test_what_is_settled_is_told_before_the_rest() -> None:
     async with committing() as world:
         await world.commits.commit({A: at(5), B: at(6)}, world.deadline())
@@ -319,7 +306,6 @@ async def test_what_is_settled_is_told_before_the_rest() -> None:
         assert "fail" in world.ends(), "what was told of some is no claim about all"
 
 
-@pytest.mark.asyncio
 async def test_offsets_that_stay_unsettled() -> None:
     async with committing() as world:
         await world.commits.commit({A: at(5)}, world.deadline())

@@ -44,7 +44,6 @@ async def calling(broker_count: int) -> AsyncIterator[tuple[GroupCluster, Coordi
             await router.close()
 
 
-@pytest.mark.asyncio
 async def test_it_is_found_once() -> None:
     async with calling(3) as (cluster, coordinator):
         cluster.coordinator.broker_id = 2
@@ -55,7 +54,6 @@ async def test_it_is_found_once() -> None:
         assert cluster.count(ApiKey.OFFSET_FETCH, 2) == 5
 
 
-@pytest.mark.asyncio
 async def test_membership_and_commits_do_not_wait_for_each_other() -> None:
     async with calling(1) as (cluster, coordinator):
         rule = cluster.rule(ApiKey.HEARTBEAT, Action.HOLD)
@@ -66,7 +64,6 @@ async def test_membership_and_commits_do_not_wait_for_each_other() -> None:
         await parked
 
 
-@pytest.mark.asyncio
 async def test_who_says_that_it_is_none_is_looked_for_anew(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -84,7 +81,6 @@ async def test_who_says_that_it_is_none_is_looked_for_anew(
         assert len(caplog.records) == 2, "told when it began and when it was over"
 
 
-@pytest.mark.asyncio
 async def test_a_connection_that_breaks() -> None:
     async with calling(2) as (cluster, coordinator):
         await coordinator.call(ASK, COMMITS, 5)
@@ -94,7 +90,6 @@ async def test_a_connection_that_breaks() -> None:
         assert coordinator.broker_id is None
 
 
-@pytest.mark.asyncio
 async def test_nobody_coordinates() -> None:
     async with calling(2) as (cluster, coordinator):
         cluster.coordinator.broker_id = None
@@ -103,7 +98,6 @@ async def test_nobody_coordinates() -> None:
         assert cluster.count(ApiKey.FIND_COORDINATOR) == 2, "every broker was asked"
 
 
-@pytest.mark.asyncio
 async def test_a_refusal_is_told_whatever_others_say() -> None:
     async with calling(2) as (cluster, coordinator):
         cluster.coordinator.broker_id = None
@@ -112,7 +106,6 @@ async def test_a_refusal_is_told_whatever_others_say() -> None:
             await coordinator.call(ASK, COMMITS, 5)
 
 
-@pytest.mark.asyncio
 async def test_a_coordinator_that_is_not_in_the_metadata() -> None:
     async with calling(2) as (cluster, coordinator):
         cluster.coordinator.broker_id = 9
@@ -120,7 +113,6 @@ async def test_a_coordinator_that_is_not_in_the_metadata() -> None:
             await coordinator.call(ASK, COMMITS, 5)
 
 
-@pytest.mark.asyncio
 async def test_a_silent_broker_is_not_waited_for() -> None:
     async with calling(2) as (cluster, coordinator):
         rule = cluster.rule(ApiKey.FIND_COORDINATOR, Action.HOLD)
@@ -129,7 +121,6 @@ async def test_a_silent_broker_is_not_waited_for() -> None:
         assert rule.met == 1
 
 
-@pytest.mark.asyncio
 async def test_a_parked_call_hears_that_another_coordinates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -146,7 +137,6 @@ async def test_a_parked_call_hears_that_another_coordinates(
             await asyncio.wait_for(call, 5)
 
 
-@pytest.mark.asyncio
 async def test_a_parked_call_that_is_cancelled_does_not_hold_up_the_next() -> None:
     async with calling(1) as (cluster, coordinator):
         rule = cluster.rule(ApiKey.HEARTBEAT, Action.HOLD)

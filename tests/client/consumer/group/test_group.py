@@ -36,7 +36,6 @@ def membership(consumer: Consumer) -> Membership:
     return consumer._core.group._member.state
 
 
-@pytest.mark.asyncio
 async def test_one_member_has_everything_and_commits_what_it_came_back_from() -> None:
     async with GroupCluster(2) as cluster:
         cluster.create_topic("t", 2)
@@ -57,7 +56,6 @@ async def test_one_member_has_everything_and_commits_what_it_came_back_from() ->
             assert (await take(again, 1))[0][:3] == (*last, 2)
 
 
-@pytest.mark.asyncio
 async def test_a_subscription_to_a_topic_that_does_not_exist_is_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -76,7 +74,6 @@ async def test_a_subscription_to_a_topic_that_does_not_exist_is_a_warning(
         assert caplog.text.count("does not exist") == 1
 
 
-@pytest.mark.asyncio
 async def test_a_second_member_takes_half_and_gives_it_back() -> None:
     async with GroupCluster(2) as cluster:
         cluster.create_topic("t", 6)
@@ -105,7 +102,6 @@ async def test_a_second_member_takes_half_and_gives_it_back() -> None:
     assert notes[0].heard[1][1] == notes[1].heard[0][1]
 
 
-@pytest.mark.asyncio
 async def test_consumption_of_what_stays_does_not_stop() -> None:
     """The coordinator holds the join, and the application reads on."""
     async with GroupCluster() as cluster:
@@ -125,7 +121,6 @@ async def test_consumption_of_what_stays_does_not_stop() -> None:
         assert "for a test" in cluster.group().reasons
 
 
-@pytest.mark.asyncio
 async def test_partitions_go_only_inside_of_a_poll() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -145,7 +140,6 @@ async def test_partitions_go_only_inside_of_a_poll() -> None:
         await asyncio.gather(waiting, return_exceptions=True)
 
 
-@pytest.mark.asyncio
 async def test_auto_commit_leaves_out_what_is_in_hand() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -166,7 +160,6 @@ async def test_auto_commit_leaves_out_what_is_in_hand() -> None:
             await eventually(lambda: committed(cluster) == {A: 5})
 
 
-@pytest.mark.asyncio
 async def test_without_auto_commit_nothing_is_committed() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -176,7 +169,6 @@ async def test_without_auto_commit_nothing_is_committed() -> None:
         assert committed(cluster) == {}
 
 
-@pytest.mark.asyncio
 async def test_commits_and_what_was_committed() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -203,7 +195,6 @@ async def test_commits_and_what_was_committed() -> None:
                 await consumer.commit({A: -1})
 
 
-@pytest.mark.asyncio
 async def test_a_consumer_that_assigns_itself_may_use_a_group() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -224,7 +215,6 @@ async def test_a_consumer_that_assigns_itself_may_use_a_group() -> None:
                 consumer.assign([A])
 
 
-@pytest.mark.asyncio
 async def test_without_a_group() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -239,7 +229,6 @@ async def test_without_a_group() -> None:
             await consumer.commit()
 
 
-@pytest.mark.asyncio
 async def test_no_offset_and_no_policy() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -251,7 +240,6 @@ async def test_no_offset_and_no_policy() -> None:
             assert (await take(consumer, 1))[0].offset == 2
 
 
-@pytest.mark.asyncio
 async def test_unsubscribe_and_subscribe_again() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -279,7 +267,6 @@ async def test_unsubscribe_and_subscribe_again() -> None:
         ]
 
 
-@pytest.mark.asyncio
 async def test_close_while_the_coordinator_is_gone_takes_bounded_time() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -293,7 +280,6 @@ async def test_close_while_the_coordinator_is_gone_takes_bounded_time() -> None:
             await consumer.close()
 
 
-@pytest.mark.asyncio
 async def test_a_task_that_dies_is_heard_in_the_poll() -> None:
     class Broken:
         name, protocol = "broken", "cooperative"
@@ -313,7 +299,6 @@ async def test_a_task_that_dies_is_heard_in_the_poll() -> None:
             assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-@pytest.mark.asyncio
 async def test_the_history_of_a_member() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -338,7 +323,6 @@ async def test_the_history_of_a_member() -> None:
     assert ("ok", 1, [None, None], []) in history.events
 
 
-@pytest.mark.asyncio
 async def test_a_close_that_is_cancelled_leaves_nothing_behind() -> None:
     class Stuck(RebalanceListener):
         async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:

@@ -105,7 +105,6 @@ async def world() -> AsyncIterator[World]:
             yield World(consumer)
 
 
-@pytest.mark.asyncio
 async def test_what_goes_is_committed_then_told_then_given_up() -> None:
     async with world() as it:
         await it.read_all(10)
@@ -133,7 +132,6 @@ async def test_what_goes_is_committed_then_told_then_given_up() -> None:
         assert list(it.commits.known) == [B]
 
 
-@pytest.mark.asyncio
 async def test_what_comes_is_told_before_the_first_record() -> None:
     async with world() as it:
         told = asyncio.Event()
@@ -159,7 +157,6 @@ async def test_what_comes_is_told_before_the_first_record() -> None:
         ]
 
 
-@pytest.mark.asyncio
 async def test_what_is_lost_is_neither_committed_nor_handed_out() -> None:
     async with world() as it:
         await it.consumer.getone()
@@ -176,7 +173,6 @@ async def test_what_is_lost_is_neither_committed_nor_handed_out() -> None:
         assert it.history.events == [("lost", "g", "m", 4, [A, B])], "noted once"
 
 
-@pytest.mark.asyncio
 async def test_lost_while_it_is_given_up() -> None:
     async with world() as it:
         await it.read_all(10)
@@ -192,7 +188,6 @@ async def test_lost_while_it_is_given_up() -> None:
         assert it.consumer.assignment() == [B], "nothing comes to a member that is none"
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("error", [CommitFailedError("gone"), TimeoutError("late")])
 async def test_a_commit_that_fails_does_not_hold_up_the_group(
     error: Exception, caplog: pytest.LogCaptureFixture
@@ -205,7 +200,6 @@ async def test_a_commit_that_fails_does_not_hold_up_the_group(
         assert "will be read again" in caplog.text
 
 
-@pytest.mark.asyncio
 async def test_a_listener_that_fails_is_returned() -> None:
     async with world() as it:
 
@@ -218,7 +212,6 @@ async def test_a_listener_that_fails_is_returned() -> None:
         assert not it.consumer._core.subscription.state(C).withheld
 
 
-@pytest.mark.asyncio
 async def test_auto_commit_takes_nothing_back_but_follows_a_seek() -> None:
     async with world() as it:
         records = [await it.consumer.getone() for _ in range(3)]
@@ -235,7 +228,6 @@ async def test_auto_commit_takes_nothing_back_but_follows_a_seek() -> None:
         assert it.handing.finished()[tp].offset == 0
 
 
-@pytest.mark.asyncio
 async def test_another_source_of_what_is_done() -> None:
     async with world() as it:
         await it.read_all(10)

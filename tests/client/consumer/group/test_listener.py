@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from oncelog import RebalanceListener, TopicPartition
 from oncelog.consumer.group.listener import tell
 
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 
 
-@pytest.mark.asyncio
 async def test_methods_may_be_plain_async_or_missing() -> None:
     heard: list[tuple[str, Sequence[TopicPartition]]] = []
 
@@ -31,7 +28,6 @@ async def test_methods_may_be_plain_async_or_missing() -> None:
     assert all(partitions is not PARTITIONS for _, partitions in heard), "a list of its own"
 
 
-@pytest.mark.asyncio
 async def test_nothing_has_to_be_told() -> None:
     listener = RebalanceListener()
     for callback in (listener.on_assigned, listener.on_revoked, listener.on_lost):

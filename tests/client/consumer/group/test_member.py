@@ -48,7 +48,6 @@ from support.histories import ListHistory
 from support.waiting import eventually
 
 
-@pytest.mark.asyncio
 async def test_an_eager_member_gives_up_everything_before_it_joins() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", 4)
@@ -72,7 +71,6 @@ async def test_an_eager_member_gives_up_everything_before_it_joins() -> None:
         ]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 async def test_every_strategy_shares_out_everything(strategy: str) -> None:
     async with GroupCluster() as cluster:
@@ -84,7 +82,6 @@ async def test_every_strategy_shares_out_everything(strategy: str) -> None:
             )
 
 
-@pytest.mark.asyncio
 async def test_an_expelled_member_stops_at_once_and_joins_anew() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -108,7 +105,6 @@ async def test_an_expelled_member_stops_at_once_and_joins_anew() -> None:
             await cast(AsyncGenerator[Record, None], records).aclose()
 
 
-@pytest.mark.asyncio
 async def test_a_commit_that_is_refused_is_how_it_finds_out() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -122,7 +118,6 @@ async def test_a_commit_that_is_refused_is_how_it_finds_out() -> None:
             assert consumer.group_metadata().generation_id == 2
 
 
-@pytest.mark.asyncio
 async def test_the_coordinator_moves_and_nobody_rebalances(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -153,7 +148,6 @@ async def test_the_coordinator_moves_and_nobody_rebalances(
         assert cluster.group().reasons[2:] == []
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("api", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT])
 @pytest.mark.parametrize(
     "error",
@@ -192,7 +186,6 @@ class CountedBackoff(Backoff):
         return self.pauses[-1]
 
 
-@pytest.mark.asyncio
 async def test_pauses_grow_while_joins_succeed_and_syncs_do_not() -> None:
     """A coordinator whose partition is below min.insync.replicas lets members join, and cannot
     write what they decide: seen as hundreds of rounds a second in a simulated cluster."""
@@ -210,7 +203,6 @@ async def test_pauses_grow_while_joins_succeed_and_syncs_do_not() -> None:
             assert pace.pauses[-1] > 3 * pace.pauses[0]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("api", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT])
 @pytest.mark.parametrize("action", [Action.DROP_BEFORE, Action.DROP_AFTER])
 async def test_connections_that_break(api: ApiKey, action: Action) -> None:
@@ -223,7 +215,6 @@ async def test_connections_that_break(api: ApiKey, action: Action) -> None:
             await eventually(lambda: rule.met == 2)
 
 
-@pytest.mark.asyncio
 async def test_a_slow_application_is_warned_then_told(caplog: pytest.LogCaptureFixture) -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -244,7 +235,6 @@ async def test_a_slow_application_is_warned_then_told(caplog: pytest.LogCaptureF
             assert (await take(consumer, 1))[0].offset == 0, "nothing was committed"
 
 
-@pytest.mark.asyncio
 async def test_an_application_that_reads_slowly_but_steadily_stays() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -260,7 +250,6 @@ async def test_an_application_that_reads_slowly_but_steadily_stays() -> None:
             assert consumer.group_metadata().generation_id == 1
 
 
-@pytest.mark.asyncio
 async def test_static_members_come_back_under_their_name() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -280,7 +269,6 @@ async def test_static_members_come_back_under_their_name() -> None:
                 assert (await take(rival, 1))[0].offset == 1
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("error", [GroupMaxSizeReachedError, InconsistentGroupProtocolError])
 async def test_a_refusal_is_told_and_tried_again(error: type[Exception]) -> None:
     async with GroupCluster() as cluster:
@@ -293,7 +281,6 @@ async def test_a_refusal_is_told_and_tried_again(error: type[Exception]) -> None
             assert len(await take(consumer, 1)) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_member_that_cannot_join_says_so() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -306,7 +293,6 @@ async def test_a_member_that_cannot_join_says_so() -> None:
             assert len(await take(consumer, 1)) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_join_is_not_left_with_a_silent_coordinator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -320,7 +306,6 @@ async def test_a_join_is_not_left_with_a_silent_coordinator(
             await poll_until(consumer, until=consumer.assignment)
 
 
-@pytest.mark.asyncio
 async def test_the_leader_watches_partitions_also_of_topics_that_only_others_read() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
@@ -336,7 +321,6 @@ async def test_the_leader_watches_partitions_also_of_topics_that_only_others_rea
         assert any(r and r.startswith("partitions added: u") for r in cluster.group().reasons)
 
 
-@pytest.mark.asyncio
 async def test_a_pattern_finds_topics_that_come_later() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("logs-a")
@@ -351,7 +335,6 @@ async def test_a_pattern_finds_topics_that_come_later() -> None:
             await poll_until(consumer, until=lambda: len(consumer.assignment()) == 2)
 
 
-@pytest.mark.asyncio
 async def test_a_listener_that_fails_is_heard_and_the_change_goes_through() -> None:
     class Failing(Notes):
         async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
@@ -367,7 +350,6 @@ async def test_a_listener_that_fails_is_heard_and_the_change_goes_through() -> N
             assert len(await take(consumer, 1)) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_poll_whose_time_is_up_leaves_the_handover_to_the_next() -> None:
     release = asyncio.Event()
 
@@ -390,7 +372,6 @@ async def test_a_poll_whose_time_is_up_leaves_the_handover_to_the_next() -> None
             assert notes.heard == [("assigned", [A])]
 
 
-@pytest.mark.asyncio
 async def test_a_listener_may_seek_and_commit() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t", 2)
@@ -415,7 +396,6 @@ async def test_a_listener_may_seek_and_commit() -> None:
         assert committed(cluster) == {A: 4, B: 4}, "also while it closes"
 
 
-@pytest.mark.asyncio
 async def test_a_member_that_waits_for_its_application_is_idle() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")

@@ -38,7 +38,6 @@ async def collect(seen: dict[bytes, int], consumer: Consumer, timeout_ms: int = 
             seen[record.value] = seen.get(record.value, 0) + 1
 
 
-@pytest.mark.asyncio
 @pytest.mark.slow
 async def test_two_share_a_topic_and_survive_each_other(tmp_path: Path) -> None:
     async with Cluster(tmp_path, brokers=3) as cluster:
@@ -83,7 +82,6 @@ def crash(consumer: Consumer) -> None:
             task.cancel()
 
 
-@pytest.mark.asyncio
 async def test_the_coordinator_dies_and_nobody_rebalances(tmp_path: Path) -> None:
     async with Cluster(tmp_path, brokers=3) as cluster:
         await cluster.create_topic("t", partitions=3, replication_factor=3)
@@ -113,7 +111,6 @@ async def test_the_coordinator_dies_and_nobody_rebalances(tmp_path: Path) -> Non
         assert set(seen.values()) == {1}
 
 
-@pytest.mark.asyncio
 async def test_a_static_member_comes_back_without_a_rebalance(tmp_path: Path) -> None:
     async with Cluster(tmp_path, brokers=1) as cluster:
         await cluster.create_topic("t", partitions=4)
@@ -134,7 +131,6 @@ async def test_a_static_member_comes_back_without_a_rebalance(tmp_path: Path) ->
                 assert dynamic.group_metadata() == before
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky"])
 async def test_a_pattern_and_partitions_that_are_added(tmp_path: Path, strategy: str) -> None:
     async with Cluster(tmp_path, brokers=1) as cluster, Admin(cluster.bootstrap) as admin:

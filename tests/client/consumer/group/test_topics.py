@@ -31,7 +31,6 @@ async def knowing(**topics: int) -> AsyncIterator[tuple[FakeCluster, Router]]:
             await router.close()
 
 
-@pytest.mark.asyncio
 async def test_named_topics_need_not_exist() -> None:
     async with knowing(a=1) as (_, router):
         topics = GroupTopics(router, ["a", "b", "a"], None)
@@ -41,7 +40,6 @@ async def test_named_topics_need_not_exist() -> None:
         assert not topics.look_again()
 
 
-@pytest.mark.asyncio
 async def test_what_does_not_exist_is_told_once() -> None:
     async with knowing(a=1) as (cluster, router):
         topics = GroupTopics(router, ["a", "b", "c"], None)
@@ -56,7 +54,6 @@ async def test_what_does_not_exist_is_told_once() -> None:
         assert GroupTopics(router, ["b"], None).newly_missing() == []
 
 
-@pytest.mark.asyncio
 async def test_a_pattern_matches_whole_names_of_topics_that_are_not_internal() -> None:
     async with knowing(logs=1, logsaw=1, mylogs=1, __logs=1) as (cluster, router):
         topics = GroupTopics(router, (), "(__)?logs|logs.w")
@@ -73,14 +70,12 @@ async def test_a_pattern_matches_whole_names_of_topics_that_are_not_internal() -
         assert not router.all_topics, "not asked for any more"
 
 
-@pytest.mark.asyncio
 async def test_a_pattern_must_be_one() -> None:
     async with knowing() as (_, router):
         with pytest.raises(ConfigurationError, match=r"pattern='\('"):
             GroupTopics(router, (), "(")
 
 
-@pytest.mark.asyncio
 async def test_the_leader_counts_everybody_s_topics_and_watches_them() -> None:
     async with knowing(a=1, b=2, c=1) as (cluster, router):
         topics = GroupTopics(router, ["a"], None)

@@ -48,7 +48,6 @@ def last(cluster: FakeCluster, api: ApiKey) -> object:
     return [request for _, request in cluster.requests if request.api_key == api][-1]
 
 
-@pytest.mark.asyncio
 async def test_an_identity_then_another() -> None:
     async with calls() as (cluster, asked):
         first = await asked.init(ProducerIdentity(), soon())
@@ -61,7 +60,6 @@ async def test_an_identity_then_another() -> None:
             await asked.init(first, soon())
 
 
-@pytest.mark.asyncio
 async def test_ends_and_their_repeats() -> None:
     async with calls() as (cluster, asked):
         identity = await asked.init(ProducerIdentity(), soon())
@@ -76,7 +74,6 @@ async def test_ends_and_their_repeats() -> None:
         assert caught.value.definite
 
 
-@pytest.mark.asyncio
 async def test_offsets_with_who_commits_them() -> None:
     async with calls() as (cluster, asked):
         identity = await asked.init(ProducerIdentity(), soon())
@@ -103,7 +100,6 @@ async def test_offsets_with_who_commits_them() -> None:
             await asked.commit_offsets(identity, OFFSETS, GROUP, soon())
 
 
-@pytest.mark.asyncio
 async def test_a_partitions_error_is_that_of_all() -> None:
     async with calls() as (cluster, asked):
         identity = await asked.init(ProducerIdentity(), soon())
@@ -124,7 +120,6 @@ async def test_a_partitions_error_is_that_of_all() -> None:
             await asked.commit_offsets(identity, OFFSETS, GROUP, soon())
 
 
-@pytest.mark.asyncio
 async def test_a_deadline_says_whether_anything_was_done() -> None:
     async with calls(1) as (cluster, asked):
         identity = await asked.init(ProducerIdentity(), soon())

@@ -10,8 +10,6 @@ from oncelog.producer.transactions.transaction import Transaction
 from support.fake_cluster import values_of
 from support.transactional import started
 
-pytestmark = pytest.mark.asyncio
-
 
 async def send_by_all(sending: Sending) -> None:
     await sending.send("t", b"sent", partition=0)

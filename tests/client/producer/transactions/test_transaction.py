@@ -33,7 +33,6 @@ class Boom(Exception):
 # ---------------------------------------------------------------- without a consumer
 
 
-@pytest.mark.asyncio
 async def test_leaving_commits() -> None:
     async with started() as (cluster, producer):
         async with producer.transaction() as block:
@@ -48,7 +47,6 @@ async def test_leaving_commits() -> None:
         assert cluster.transactions.committed["g", TP].offset == 4
 
 
-@pytest.mark.asyncio
 async def test_an_exception_aborts_and_goes_on_its_way() -> None:
     async with started() as (cluster, producer):
 
@@ -64,7 +62,6 @@ async def test_an_exception_aborts_and_goes_on_its_way() -> None:
         assert committed_of(cluster, "t") == [b"kept"]
 
 
-@pytest.mark.asyncio
 async def test_a_failed_send_that_nobody_looked_at_aborts() -> None:
     async with started() as (cluster, producer):
         cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=InvalidRecordError)
@@ -77,7 +74,6 @@ async def test_a_failed_send_that_nobody_looked_at_aborts() -> None:
         assert committed_of(cluster, "t") == [b"kept"]
 
 
-@pytest.mark.asyncio
 async def test_a_cancelled_block_is_aborted_within_a_while() -> None:
     async with started() as (cluster, producer):
         entered = asyncio.Event()
@@ -96,7 +92,6 @@ async def test_a_cancelled_block_is_aborted_within_a_while() -> None:
         assert txn(cluster).state == "CompleteAbort"
 
 
-@pytest.mark.asyncio
 async def test_aborting_inside_ends_the_block_quietly() -> None:
     async with started() as (cluster, producer):
         async with producer.transaction() as block:
@@ -109,7 +104,6 @@ async def test_aborting_inside_ends_the_block_quietly() -> None:
         assert committed_of(cluster, "t") == []
 
 
-@pytest.mark.asyncio
 async def test_a_block_that_is_over_sends_nothing_into_the_next() -> None:
     async with started() as (cluster, producer):
         async with producer.transaction() as first:
@@ -129,7 +123,6 @@ async def test_a_block_that_is_over_sends_nothing_into_the_next() -> None:
         assert committed_of(cluster, "t") == [b"kept"]
 
 
-@pytest.mark.asyncio
 async def test_a_block_ends_by_being_left_and_in_no_other_way() -> None:
     async with started() as (cluster, producer):
         async with producer.transaction() as block:
@@ -148,7 +141,6 @@ async def test_a_block_ends_by_being_left_and_in_no_other_way() -> None:
         assert set(committed_of(cluster, "t")) == {b"kept", b"too", b"by hand"}
 
 
-@pytest.mark.asyncio
 async def test_a_zombies_block() -> None:
     async with started() as (cluster, zombie):
 
@@ -166,7 +158,6 @@ async def test_a_zombies_block() -> None:
         assert committed_of(cluster, "t") == []
 
 
-@pytest.mark.asyncio
 async def test_the_exception_counts_not_the_abort_that_fails() -> None:
     async with started(delivery_timeout_ms=300) as (cluster, producer):
 
@@ -219,7 +210,6 @@ async def copy(producer: Producer, consumer: Any, count: int, fail: bool = False
             raise Boom
 
 
-@pytest.mark.asyncio
 async def test_positions_are_committed_with_what_was_sent() -> None:
     async with World() as world, member(world.cluster) as consumer, make(world.cluster) as producer:
         await copy(producer, consumer, 2)
@@ -231,7 +221,6 @@ async def test_positions_are_committed_with_what_was_sent() -> None:
         assert world.committed() == 5
 
 
-@pytest.mark.asyncio
 async def test_an_abort_reads_again() -> None:
     async with World() as world, member(world.cluster) as consumer, make(world.cluster) as producer:
         await copy(producer, consumer, 2)
@@ -243,7 +232,6 @@ async def test_an_abort_reads_again() -> None:
         assert world.committed() == 6
 
 
-@pytest.mark.asyncio
 async def test_aborting_inside_reads_again_too() -> None:
     async with World() as world, member(world.cluster) as consumer, make(world.cluster) as producer:
         async with producer.transaction(consumer) as block:
@@ -254,7 +242,6 @@ async def test_aborting_inside_reads_again_too() -> None:
         assert world.out() == [b"%d" % number for number in range(6)]
 
 
-@pytest.mark.asyncio
 async def test_a_member_that_the_group_lost_cannot_commit() -> None:
     async with World() as world, member(world.cluster) as consumer, make(world.cluster) as producer:
         await copy(producer, consumer, 1)
@@ -277,7 +264,6 @@ async def test_a_member_that_the_group_lost_cannot_commit() -> None:
 
 
 @pytest.mark.parametrize("acts", [True, False])
-@pytest.mark.asyncio
 async def test_when_nobody_knows_the_group_is_asked(acts: bool) -> None:
     async with (
         World() as world,
@@ -295,7 +281,6 @@ async def test_when_nobody_knows_the_group_is_asked(acts: bool) -> None:
         assert world.committed() == 6
 
 
-@pytest.mark.asyncio
 async def test_a_consumer_without_a_group_opens_nothing() -> None:
     async with World() as world, make(world.cluster) as producer:
         async with member(world.cluster, group_id=None) as consumer:
@@ -307,7 +292,6 @@ async def test_a_consumer_without_a_group_opens_nothing() -> None:
         assert transactions(producer).identity == world.cluster.transactions.ids[ID].pair
 
 
-@pytest.mark.asyncio
 async def test_offsets_travel_while_records_do() -> None:
     async with World() as world, member(world.cluster) as consumer, make(world.cluster) as producer:
         held = world.cluster.rule(ApiKey.PRODUCE, Action.HOLD)
@@ -325,7 +309,6 @@ async def test_offsets_travel_while_records_do() -> None:
         assert (world.committed(), world.out()) == (2, [b"v"])
 
 
-@pytest.mark.asyncio
 async def test_the_commit_waits_for_lists_put_in_line() -> None:
     async with started() as (cluster, producer):
         async with producer.transaction() as block:

@@ -43,7 +43,6 @@ from support.waiting import eventually
 # ---------------------------------------------------------------- the usual way
 
 
-@pytest.mark.asyncio
 async def test_a_commit_shows_everything_an_abort_nothing() -> None:
     async with started(2) as (cluster, producer):
         for number in range(4):
@@ -60,7 +59,6 @@ async def test_a_commit_shows_everything_an_abort_nothing() -> None:
         assert len([value for p in cluster.topics["t"] for value in p.values()]) == 48
 
 
-@pytest.mark.asyncio
 async def test_every_transaction_has_its_epoch_and_begins_at_sequence_zero() -> None:
     async with started(partitions=1) as (cluster, producer):
         for _ in range(3):
@@ -81,7 +79,6 @@ async def test_every_transaction_has_its_epoch_and_begins_at_sequence_zero() -> 
         } == {ID}
 
 
-@pytest.mark.asyncio
 async def test_epochs_run_out_and_another_producer_id_goes_on() -> None:
     async with started() as (cluster, producer):
         first = transactions(producer).identity
@@ -92,7 +89,6 @@ async def test_epochs_run_out_and_another_producer_id_goes_on() -> None:
         assert committed_of(cluster, "t") == [b"0", b"1", b"2", b"3"]
 
 
-@pytest.mark.asyncio
 async def test_nothing_sent_nothing_said() -> None:
     async with started() as (cluster, producer):
         await producer.begin_transaction()
@@ -109,7 +105,6 @@ async def test_nothing_sent_nothing_said() -> None:
         assert committed_of(cluster, "t") == [b"v"]
 
 
-@pytest.mark.asyncio
 async def test_commit_waits_for_what_was_only_enqueued() -> None:
     async with started(linger_ms=60_000) as (cluster, producer):
         await producer.begin_transaction()
@@ -119,7 +114,6 @@ async def test_commit_waits_for_what_was_only_enqueued() -> None:
         assert len(committed_of(cluster, "t")) == 5
 
 
-@pytest.mark.asyncio
 async def test_leaders_and_coordinators_add_themselves() -> None:
     async with started() as (cluster, producer):
         await producer.begin_transaction()
@@ -134,7 +128,6 @@ async def test_leaders_and_coordinators_add_themselves() -> None:
 # ---------------------------------------------------------------- what is not allowed
 
 
-@pytest.mark.asyncio
 async def test_records_go_out_in_transactions_only() -> None:
     async with started() as (cluster, producer):
         for _ in range(2):
@@ -161,7 +154,6 @@ async def test_records_go_out_in_transactions_only() -> None:
         assert committed_of(cluster, "t") == [b"in"] * 4
 
 
-@pytest.mark.asyncio
 async def test_what_waited_over_the_end_is_not_taken_by_the_next() -> None:
     async with started(partitions=1, batch_size=200, buffer_memory=200) as (cluster, producer):
         held = cluster.rule(ApiKey.PRODUCE, Action.HOLD)
@@ -183,7 +175,6 @@ async def test_what_waited_over_the_end_is_not_taken_by_the_next() -> None:
         assert committed_of(cluster, "t") == [b"next"]
 
 
-@pytest.mark.asyncio
 async def test_what_waits_for_metadata_over_the_end_is_not_taken_either() -> None:
     async with started() as (cluster, producer):
         await producer.begin_transaction()
@@ -197,7 +188,6 @@ async def test_what_waits_for_metadata_over_the_end_is_not_taken_either() -> Non
         await producer.commit_transaction()
 
 
-@pytest.mark.asyncio
 async def test_the_callers_own_mistakes_harm_no_transaction() -> None:
     async with started(max_block_ms=50, batch_size=200, buffer_memory=300) as (cluster, producer):
         await producer.begin_transaction()
@@ -216,7 +206,6 @@ async def test_the_callers_own_mistakes_harm_no_transaction() -> None:
         assert committed_of(cluster, "t") == [b"good"]
 
 
-@pytest.mark.asyncio
 async def test_no_commit_while_offsets_are_on_their_way() -> None:
     async with started() as (cluster, producer):
         held = cluster.rule(ApiKey.TXN_OFFSET_COMMIT, Action.HOLD)
@@ -234,7 +223,6 @@ async def test_no_commit_while_offsets_are_on_their_way() -> None:
 # ---------------------------------------------------------------- starting, closing
 
 
-@pytest.mark.asyncio
 async def test_starting_asks_until_it_is_answered() -> None:
     async with FakeCluster(2) as cluster:
         cluster.create_topic("t")
@@ -254,7 +242,6 @@ async def test_starting_asks_until_it_is_answered() -> None:
         ({"max_block_ms": 60}, CoordinatorNotAvailableError, DeadlineExceededError),
     ],
 )
-@pytest.mark.asyncio
 async def test_starting_fails_with_its_reason_and_leaves_nothing(
     options: dict[str, Any], rule: type[ApiError] | None, error: type[Exception]
 ) -> None:
@@ -267,7 +254,6 @@ async def test_starting_fails_with_its_reason_and_leaves_nothing(
         await eventually(lambda: cluster.brokers[1].connection_count == 0)
 
 
-@pytest.mark.asyncio
 async def test_closing_aborts_what_is_open() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -280,7 +266,6 @@ async def test_closing_aborts_what_is_open() -> None:
         assert committed_of(cluster, "t") == []
 
 
-@pytest.mark.asyncio
 async def test_closing_without_a_coordinator_ends_in_time() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -296,7 +281,6 @@ async def test_closing_without_a_coordinator_ends_in_time() -> None:
 # ---------------------------------------------------------------- aborting
 
 
-@pytest.mark.asyncio
 async def test_an_abort_waits_for_no_acknowledgement() -> None:
     async with started(2, partitions=2, batch_size=64) as (cluster, producer):
         held = cluster.rule(ApiKey.PRODUCE, Action.HOLD)
@@ -318,7 +302,6 @@ async def test_an_abort_waits_for_no_acknowledgement() -> None:
 # ---------------------------------------------------------------- the history
 
 
-@pytest.mark.asyncio
 async def test_the_history_knows_transactions() -> None:
     history = ListHistory()
     async with started(history=history, delivery_timeout_ms=300) as (cluster, producer):

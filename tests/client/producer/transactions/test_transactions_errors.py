@@ -63,7 +63,6 @@ from unsafe.producer import without
         TransactionAbortableError,
     ],
 )
-@pytest.mark.asyncio
 async def test_a_batch_that_failed_makes_the_transaction_abortable(error: type[ApiError]) -> None:
     async with started(linger_ms=0) as (cluster, producer):
         cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=error)
@@ -82,7 +81,6 @@ async def test_a_batch_that_failed_makes_the_transaction_abortable(error: type[A
         assert committed_of(cluster, "t") == [b"v"]
 
 
-@pytest.mark.asyncio
 async def test_a_commit_finds_what_failed_and_nobody_looked_at() -> None:
     async with started(partitions=2) as (cluster, producer):
         cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=InvalidRecordError)
@@ -101,7 +99,6 @@ async def test_a_commit_finds_what_failed_and_nobody_looked_at() -> None:
         assert committed_of(cluster, "t") == [b"v"]
 
 
-@pytest.mark.asyncio
 async def test_what_has_not_gone_out_of_a_lost_transaction_never_does() -> None:
     async with started(partitions=2, linger_ms=50) as (cluster, producer):
         await producer.begin_transaction()
@@ -117,7 +114,6 @@ async def test_what_has_not_gone_out_of_a_lost_transaction_never_does() -> None:
         assert cluster.partition("t", 1).batches == []
 
 
-@pytest.mark.asyncio
 async def test_a_batch_out_of_time_aborts() -> None:
     async with started(partitions=1, delivery_timeout_ms=300) as (cluster, producer):
         cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=NotEnoughReplicasError, times=10**6)
@@ -131,7 +127,6 @@ async def test_a_batch_out_of_time_aborts() -> None:
         await commit_one(producer)
 
 
-@pytest.mark.asyncio
 async def test_retries_stay_inside() -> None:
     """Leaders that are not ready, lost answers, a coordinator that loads: nobody hears of it."""
     async with started(2, partitions=2) as (cluster, producer):
@@ -162,7 +157,6 @@ async def test_retries_stay_inside() -> None:
         assert transactions(producer).identity == txn(cluster).pair
 
 
-@pytest.mark.asyncio
 async def test_several_in_flight_behind_a_first_that_is_refused() -> None:
     async with started(partitions=1, batch_size=64) as (cluster, producer):
         cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=CoordinatorNotAvailableError, times=2)
@@ -179,7 +173,6 @@ async def test_several_in_flight_behind_a_first_that_is_refused() -> None:
     ("error", "cause"),
     [(IllegalGenerationError, CommitFailedError), (InvalidProducerEpochError, None)],
 )
-@pytest.mark.asyncio
 async def test_offsets_that_are_refused(error: type[ApiError], cause: type | None) -> None:
     async with started() as (cluster, producer):
         await producer.begin_transaction()
@@ -194,7 +187,6 @@ async def test_offsets_that_are_refused(error: type[ApiError], cause: type | Non
         assert committed_of(cluster, "t") == []
 
 
-@pytest.mark.asyncio
 async def test_time_over_is_recoverable_on_every_way_to_hear_of_it() -> None:
     async with started() as (cluster, producer):
         await producer.begin_transaction()
@@ -229,7 +221,6 @@ async def test_time_over_is_recoverable_on_every_way_to_hear_of_it() -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-@pytest.mark.asyncio
 async def test_an_id_that_was_forgotten_is_asked_for_anew(commits: bool) -> None:
     async with started() as (cluster, producer):
         await commit_one(producer)
@@ -245,7 +236,6 @@ async def test_an_id_that_was_forgotten_is_asked_for_anew(commits: bool) -> None
         assert committed_of(cluster, "t") == [b"v", b"w"]
 
 
-@pytest.mark.asyncio
 async def test_a_forgotten_id_that_somebody_else_has_by_now_is_fenced() -> None:
     async with started() as (cluster, producer):
         await commit_one(producer)
@@ -262,7 +252,6 @@ async def test_a_forgotten_id_that_somebody_else_has_by_now_is_fenced() -> None:
 # ---------------------------------------------------------------- fencing
 
 
-@pytest.mark.asyncio
 async def test_a_successor_aborts_and_fences() -> None:
     async with started() as (cluster, zombie):
         await zombie.begin_transaction()
@@ -286,7 +275,6 @@ async def test_a_successor_aborts_and_fences() -> None:
         assert set(committed_of(cluster, "t")) == {b"new", b"newer"}
 
 
-@pytest.mark.asyncio
 async def test_a_zombies_batches_fence_it_too() -> None:
     async with started() as (cluster, zombie), make(cluster):
         await zombie.begin_transaction()
@@ -295,7 +283,6 @@ async def test_a_zombies_batches_fence_it_too() -> None:
         assert transactions(zombie).phase is ProducerPhase.FATAL
 
 
-@pytest.mark.asyncio
 async def test_who_is_fenced_after_a_lost_answer_may_have_committed() -> None:
     async with started() as (cluster, producer):
         await producer.begin_transaction()
@@ -309,7 +296,6 @@ async def test_who_is_fenced_after_a_lost_answer_may_have_committed() -> None:
 
 
 @pytest.mark.parametrize("error", [TransactionalIdAuthorizationFailedError, InvalidTxnStateError])
-@pytest.mark.asyncio
 async def test_other_refusals_of_an_end_are_final(error: type[ApiError]) -> None:
     async with started() as (cluster, producer):
         await producer.begin_transaction()
@@ -325,7 +311,6 @@ async def test_other_refusals_of_an_end_are_final(error: type[ApiError]) -> None
 
 
 @pytest.mark.parametrize("acts", [True, False])
-@pytest.mark.asyncio
 async def test_unknown_then_the_next_begins_with_a_settled_past(acts: bool) -> None:
     async with started(delivery_timeout_ms=300) as (cluster, producer):
         await lose_the_end(cluster, producer, acts=acts)
@@ -339,7 +324,6 @@ async def test_unknown_then_the_next_begins_with_a_settled_past(acts: bool) -> N
 
 
 @pytest.mark.parametrize("acts", [True, False])
-@pytest.mark.asyncio
 async def test_unknown_then_asked_again(acts: bool) -> None:
     async with started(delivery_timeout_ms=300) as (cluster, producer):
         await lose_the_end(cluster, producer, acts=acts)
@@ -348,7 +332,6 @@ async def test_unknown_then_asked_again(acts: bool) -> None:
         assert committed_of(cluster, "t") == [b"?", b"v"]
 
 
-@pytest.mark.asyncio
 async def test_unknown_then_closed_leaves_nothing_open(caplog: pytest.LogCaptureFixture) -> None:
     """Readers would wait at it for its whole time-out, as its producer is gone in peace."""
     async with started(delivery_timeout_ms=300) as (cluster, producer):
@@ -364,7 +347,6 @@ async def test_unknown_then_closed_leaves_nothing_open(caplog: pytest.LogCapture
         assert "nobody knows how its last transaction ended" in caplog.text
 
 
-@pytest.mark.asyncio
 async def test_unknown_then_aborted_by_its_time_out() -> None:
     async with started(delivery_timeout_ms=300) as (cluster, producer):
         await lose_the_end(cluster, producer, acts=False)
@@ -376,7 +358,6 @@ async def test_unknown_then_aborted_by_its_time_out() -> None:
         assert committed_of(cluster, "t") == [b"v"]
 
 
-@pytest.mark.asyncio
 async def test_unknown_and_fenced_meanwhile() -> None:
     async with started(delivery_timeout_ms=300) as (cluster, producer):
         await lose_the_end(cluster, producer, acts=False)
@@ -387,7 +368,6 @@ async def test_unknown_and_fenced_meanwhile() -> None:
         assert committed_of(cluster, "t") == [b"w"]
 
 
-@pytest.mark.asyncio
 async def test_an_end_that_was_certainly_not_asked_for_is_no_riddle() -> None:
     async with started(delivery_timeout_ms=300) as (cluster, producer):
         await producer.begin_transaction()
@@ -404,7 +384,6 @@ async def test_an_end_that_was_certainly_not_asked_for_is_no_riddle() -> None:
         assert committed_of(cluster, "t") == [b"v"]
 
 
-@pytest.mark.asyncio
 async def test_without_the_settling_a_late_end_hits_the_next_transaction() -> None:
     """[N26]: this is what the new epoch is for."""
     async with FakeCluster() as cluster:
@@ -420,7 +399,6 @@ async def test_without_the_settling_a_late_end_hits_the_next_transaction() -> No
             await producer.abort_transaction()
 
 
-@pytest.mark.asyncio
 async def test_a_commit_that_is_cancelled() -> None:
     async with started() as (cluster, producer):
         held = cluster.rule(ApiKey.PRODUCE, Action.HOLD)

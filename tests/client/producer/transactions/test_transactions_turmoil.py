@@ -120,7 +120,6 @@ async def attempt(producer: Producer, number: int, entropy: SeededEntropy) -> At
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.asyncio
 @pytest.mark.slow
 async def test_all_or_nothing_and_honesty(seed: int) -> None:
     entropy = SeededEntropy(seed)
