@@ -24,8 +24,9 @@ FAST = -m "not integration and not zookeeper and not slow"
 # `make quick ROOM=log`: the rooms, and where the tests of one are.
 QUICK_ROOMS := protocol runtime log replication coordinator transactions server config observability controller client \
 	client/admin client/consumer client/core client/producer cli cli/commands testing
-# Demos and local clusters want their data and a Java.
-QUICK_TESTS = --ignore=tests/cli/demo --ignore=tests/cli/local $(firstword $(wildcard tests/broker/$(ROOM) tests/$(ROOM)))
+# A room within a room is run by its own name. Demos and local clusters want their data and a Java.
+QUICK_LEFT_OUT = $(filter $(ROOM)/%,$(QUICK_ROOMS)) cli/demo cli/local
+QUICK_TESTS = $(addprefix --ignore=tests/,$(QUICK_LEFT_OUT)) $(firstword $(wildcard tests/broker/$(ROOM) tests/$(ROOM)))
 
 # The Pythons that the classifiers in pyproject.toml name; a path does as well.
 PYTHONS ?= python3.11 python3.12 python3.13
