@@ -14,7 +14,7 @@ table of what to do after which.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from oncelog_protocol import errors as _protocol
 from oncelog_protocol.errors import (
@@ -25,6 +25,7 @@ from oncelog_protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     CorruptMessageError,
+    DuplicateResourceError,
     DuplicateSequenceNumberError,
     FencedInstanceIdError,
     FencedLeaderEpochError,
@@ -33,6 +34,7 @@ from oncelog_protocol.errors import (
     GroupMaxSizeReachedError,
     GroupSubscribedToTopicError,
     IllegalGenerationError,
+    IllegalSaslStateError,
     InconsistentGroupProtocolError,
     InconsistentTopicIdError,
     InvalidCommitOffsetSizeError,
@@ -73,7 +75,11 @@ from oncelog_protocol.errors import (
     RecordListTooLargeError,
     RemoteProtocolError,
     RequestTimedOutError,
+    ResourceNotFoundError,
+    SaslAuthenticationFailedError,
+    SecurityDisabledError,
     StorageError,
+    ThrottlingQuotaExceededError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
     TransactionAbortableError,
@@ -81,12 +87,14 @@ from oncelog_protocol.errors import (
     TransactionalIdNotFoundError,
     TransactionAlreadyCommittedError,
     TransactionCoordinatorFencedError,
+    UnacceptableCredentialError,
     UnknownLeaderEpochError,
     UnknownMemberIdError,
     UnknownProducerIdError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
+    UnsupportedSaslMechanismError,
     UnsupportedVersionError,
     error_for,
 )
@@ -147,6 +155,34 @@ class BrokerUnreachableError(ClientError, ConnectionError):
         self.address = address
         text = f"broker {broker_id} at {address}: {reason}"
         super().__init__(f"{text} ({note})" if note else text)
+
+
+class HandshakeError(ClientError, ConnectionError):
+    """A broker is there, and it and this client did not come to terms. This is the third time in a
+    row: trying again alone changes nothing.
+
+    Clients try again whenever they are asked, so what is mended on either side is seen.
+    """
+
+    def __init__(self, address: str, cause: str, remedy: str) -> None:
+        super().__init__(f"{address}: {cause}: {remedy}")
+        self.address = address
+        self.cause = cause
+        """It says what is wrong."""
+        self.remedy = remedy
+        """It says what to do about it."""
+
+    def anew(self) -> Self:
+        """Return an equal error, for somebody else who is to be told."""
+        return type(self)(self.address, self.cause, self.remedy).because_of(self.__cause__)
+
+
+class TlsError(HandshakeError):
+    """TLS was not agreed upon with a broker, or the files for it cannot be used."""
+
+
+class AuthenticationFailedError(HandshakeError):
+    """A broker does not believe that this client is who it says, or wants to know who it is."""
 
 
 class DeadlineExceededError(ClientError, TimeoutError):
@@ -409,6 +445,8 @@ def is_retriable(error: BaseException) -> bool:
     """Return whether the same request may succeed later, unchanged."""
     if isinstance(error, ApiError):
         return error.retriable
+    if isinstance(error, HandshakeError):
+        return False
     return isinstance(error, (OSError, TimeoutError, RemoteProtocolError))
 
 
@@ -417,6 +455,7 @@ ERRORS = _protocol.ERRORS
 __all__ = [
     "ERRORS",
     "ApiError",
+    "AuthenticationFailedError",
     "BrokerNotAvailableError",
     "BrokerUnreachableError",
     "BufferExhaustedError",
@@ -434,6 +473,7 @@ __all__ = [
     "CorruptRecordError",
     "DeadlineExceededError",
     "DeliveryTimeoutError",
+    "DuplicateResourceError",
     "DuplicateSequenceNumber",
     "DuplicateSequenceNumberError",
     "FencedInstanceIdError",
@@ -442,7 +482,9 @@ __all__ = [
     "GroupIdNotFoundError",
     "GroupMaxSizeReachedError",
     "GroupSubscribedToTopicError",
+    "HandshakeError",
     "IllegalGenerationError",
+    "IllegalSaslStateError",
     "InconsistentGroupProtocolError",
     "InconsistentTopicIdError",
     "InvalidCommitOffsetSizeError",
@@ -502,7 +544,12 @@ __all__ = [
     "RemoteProtocolError",
     "ReorderError",
     "RequestTimedOutError",
+    "ResourceNotFoundError",
+    "SaslAuthenticationFailedError",
+    "SecurityDisabledError",
     "StorageError",
+    "ThrottlingQuotaExceededError",
+    "TlsError",
     "TopicAlreadyExistsError",
     "TopicAuthorizationFailedError",
     "TopicRecreatedError",
@@ -512,6 +559,7 @@ __all__ = [
     "TransactionOutcomeUnknownError",
     "TransactionalIdAuthorizationFailedError",
     "TransactionalIdNotFoundError",
+    "UnacceptableCredentialError",
     "UndeliveredRecordsError",
     "UnknownLeaderEpochError",
     "UnknownMemberIdError",
@@ -519,6 +567,7 @@ __all__ = [
     "UnknownServerError",
     "UnknownTopicOrPartitionError",
     "UnstableOffsetCommitError",
+    "UnsupportedSaslMechanismError",
     "UnsupportedVersionError",
     "error_about",
     "error_for",

@@ -221,6 +221,16 @@ class InvalidTimestampError(ApiError, code=32, kind=Kind.FATAL, definite=True):
     """Produce: a timestamp outside what the topic accepts."""
 
 
+class UnsupportedSaslMechanismError(ApiError, code=33, kind=Kind.FATAL, definite=True):
+    """Authenticate: the listener does not take this SASL mechanism; the message names those that
+    it takes."""
+
+
+class IllegalSaslStateError(ApiError, code=34, kind=Kind.FATAL, definite=True):
+    """Any API: the peer is not known yet, or an authentication was out of turn. The connection
+    ends."""
+
+
 class UnsupportedVersionError(ApiError, code=35, kind=Kind.FATAL, definite=True):
     """ApiVersions names the supported range; any other API: this version, or this API, is not
     spoken here.
@@ -301,6 +311,11 @@ class TransactionalIdAuthorizationFailedError(ApiError, code=53, kind=Kind.FATAL
     """Transaction APIs: the principal may not use the transactional id."""
 
 
+class SecurityDisabledError(ApiError, code=54, kind=Kind.FATAL, definite=True):
+    """Admin APIs of ACLs, users and quotas: the cluster has no authorizer, or it would have to send
+    secrets over connections that are not encrypted."""
+
+
 class OperationNotAttemptedError(ApiError, code=55, kind=Kind.FATAL, definite=True):
     """AlterPartition and batched admin APIs: another part of the request failed first; this
     part was not tried.
@@ -313,6 +328,11 @@ class StorageError(ApiError, code=56, kind=Kind.RETRIABLE, definite=False, label
 
 class LogDirNotFoundError(ApiError, code=57, kind=Kind.FATAL, definite=True):
     """Admin: there is no such log directory."""
+
+
+class SaslAuthenticationFailedError(ApiError, code=58, kind=Kind.FATAL, definite=True):
+    """Authenticate: the user name, the password or the token is wrong, or a rule of the mechanism
+    was broken; the peer is not told which. The connection ends (KIP-152)."""
 
 
 class UnknownProducerIdError(ApiError, code=59, kind=Kind.FATAL, definite=True):
@@ -399,6 +419,19 @@ class ThrottlingQuotaExceededError(ApiError, code=89, kind=Kind.RETRIABLE, defin
 
 class ProducerFencedError(ApiError, code=90, kind=Kind.FATAL, definite=True):
     """Transaction APIs: a newer producer with the same transactional id took over."""
+
+
+class ResourceNotFoundError(ApiError, code=91, kind=Kind.FATAL, definite=True):
+    """Admin APIs of users: there is no such user, or it has no credential of this mechanism."""
+
+
+class DuplicateResourceError(ApiError, code=92, kind=Kind.FATAL, definite=True):
+    """Admin APIs of users: there is such a user already (KIP-554)."""
+
+
+class UnacceptableCredentialError(ApiError, code=93, kind=Kind.FATAL, definite=True):
+    """Admin APIs of users: the name, the salt, a key or the number of iterations is not allowed
+    (KIP-554)."""
 
 
 class InvalidUpdateVersionError(ApiError, code=95, kind=Kind.FATAL, definite=True):

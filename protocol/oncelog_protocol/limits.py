@@ -15,6 +15,13 @@ FRAME_BYTES_MAX_UNAUTHENTICATED = 64 * 1024
 """The bound before authentication, when only ApiVersions and the handshake are legal
 (CVE-2022-34917)."""
 
+UNAUTHENTICATED_BYTES_MAX = 256 * 1024
+"""All frames together that a peer may send before it is known."""
+
+UNAUTHENTICATED_HELLOS_MAX = 2
+"""So many ApiVersions are taken before authentication: the second one is in a version that the
+answer to the first one offered (KIP-511)."""
+
 HEAD_BYTES_MAX = 8 * 1024 * 1024
 """The msgpack head: a LeaderAndIsr or Metadata answer for 10,000 partitions takes about 1 MiB."""
 
@@ -45,6 +52,9 @@ TEXT_CHARS_MAX = 64 * 1024
 BLOB_BYTES_MAX = 1024 * 1024
 """Opaque bytes in a head: group metadata, assignments."""
 
+SASL_DATA_BYTES_MAX = 16 * 1024
+"""One message of a SASL mechanism. A bearer token may take some KiB; all else is far shorter."""
+
 TOPIC_CHARS_MAX = 249
 """Kafka's bound: '<topic>-<partition>' must fit a 255-byte file name."""
 
@@ -55,6 +65,24 @@ PARTITION_COUNT_MAX = 10_000
 
 IN_FLIGHT_REQUESTS_MAX = 64
 """Requests of one connection that a broker holds unanswered before it stops reading."""
+
+ACLS_MAX = 20_000
+"""ACLs of a cluster: each broker has them all in memory, in a shape that is made at each change."""
+
+ACLS_CHARS_MAX = 1536 * 1024
+"""Characters of all ACLs of a cluster: one answer lists them, and must fit HEAD_BYTES_MAX."""
+
+ACLS_OF_REQUEST_MAX = 1000
+"""Entries, or filters, of one request: checking one takes some 10 us of the controller's loop."""
+
+ACLS_OF_ONE_PATTERN_CHARS_MAX = 64 * 1024
+"""Characters of the ACLs of one pattern: they are one node, far below ZooKeeper's 1 MB."""
+
+USERS_MAX = 10_000
+"""Users of a cluster: each broker has them all in memory."""
+
+USERS_OF_REQUEST_MAX = 250
+"""Users of one request: they are written in one multi, at most some 1,200 bytes each."""
 
 BATCH_HEADER_BYTES = 61
 BATCH_BYTES_MAX = 16 * 1024 * 1024
@@ -92,6 +120,9 @@ one coordinator, and all end in one batch."""
 SHARED_TXN_PARTITIONS_MAX = 100_000
 """Partitions of all its writers together, each counting its own: as many markers go out at once."""
 
+THROTTLE_MS_MAX = 30_000
+"""A broker may tell a client to wait for so long; the rest of a debt comes with the next answer."""
+
 ACK_TIMEOUT_MS_MAX = 300_000
 FETCH_WAIT_MS_MAX = 60_000
 FETCH_BYTES_MAX = 32 * 1024 * 1024
@@ -104,6 +135,7 @@ def is_legal_topic(name: str) -> bool:
 
 
 assert FRAME_BYTES_MAX_UNAUTHENTICATED < HEAD_BYTES_MAX < FRAME_BYTES_MAX
+assert SASL_DATA_BYTES_MAX < FRAME_BYTES_MAX_UNAUTHENTICATED < UNAUTHENTICATED_BYTES_MAX
 assert BATCH_BYTES_MAX + FETCH_BYTES_MAX + HEAD_BYTES_MAX <= FRAME_BYTES_MAX
 assert BATCH_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert DECOMPRESSED_FREE_BYTES <= DECOMPRESSED_BYTES_MAX
