@@ -47,9 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is marked nightly, unless it was asked for, and most of a range when quick."""
-    left_out = [item for item in items if _is_left_out(config, item)]
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (left_out if _is_left_out(config, item) else kept).append(item)
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not _is_left_out(config, item)]
+    items[:] = kept
 
 
 def _is_left_out(config: pytest.Config, item: Any) -> bool:
