@@ -1,4 +1,7 @@
-"""TCP on both loops and the simulator keep what both sides of every connection rely on."""
+"""TCP on both loops and the simulator keep what both sides of every connection rely on.
+
+So does TLS over them, but that it has no half-closed connections.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ import pytest
 import pytest_asyncio
 
 from simulation.contract import ContractLoop, SimStreams
+from support.certificates import Authority
 from support.stream_harness import End, RealStreams, StreamHarness
+from support.tls_harness import TlsStreams
 from support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(60)
@@ -76,6 +81,10 @@ class World:
         await until(lambda: all(end.lost for end in connected))
 
 
+TCP_ONLY = pytest.mark.parametrize("world", ["tcp"], indirect=True)
+"""TLS has no end of one direction alone, and no goodbye before the handshake."""
+
+
 def port_of(server: asyncio.Server) -> int:
     port: int = server.sockets[0].getsockname()[1]
     return port
@@ -85,10 +94,17 @@ def until(condition: Callable[[], object], what: str = "") -> Any:
     return eventually(condition, timeout_s=20.0, what=what)
 
 
-@pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest_asyncio.fixture(params=["tcp", "tls"])
+async def world(request: pytest.FixtureRequest, authority: Authority) -> AsyncIterator[World]:
     loop = asyncio.get_running_loop()
     harness: StreamHarness = SimStreams(loop) if isinstance(loop, ContractLoop) else RealStreams()
+    if request.param == "tls":
+        harness = TlsStreams(harness, authority)
     world = World(harness)
     yield world
     await world.close()
@@ -319,6 +335,7 @@ def has_at_least(end: End, size: int) -> bool:
 # ---- the end of the stream
 
 
+@TCP_ONLY
 async def test_half_closed_connections_go_on_the_other_way(world: World) -> None:
     client, server = await world.pair(server={"stay_open": True})
     assert client.transport.can_write_eof()
@@ -340,6 +357,7 @@ async def test_half_closed_connections_go_on_the_other_way(world: World) -> None
     assert server.error is None
 
 
+@TCP_ONLY
 async def test_an_end_that_does_not_stay_open_closes_at_the_end_of_the_stream(
     world: World,
 ) -> None:
@@ -414,6 +432,7 @@ async def test_leaving_with_bytes_unread_is_an_error_for_the_other_end(world: Wo
     assert server.error is None
 
 
+@TCP_ONLY
 async def test_writing_to_an_end_that_is_gone_ends_in_an_error(world: World) -> None:
     client, server = await world.pair(client={"stay_open": True})
     server.transport.close()
@@ -447,6 +466,7 @@ async def test_ends_of_ends_are_told_once(world: World) -> None:
 # ---- protocols that fail
 
 
+@TCP_ONLY
 @pytest.mark.parametrize("event", ["on_read", "on_eof"])
 async def test_a_protocol_that_fails_loses_its_connection(world: World, event: str) -> None:
     class FailingError(Exception):

@@ -1,0 +1,113 @@
+"""Peers that know TLS well use it against the layer (``tls.py``): floods, forgeries, resumption."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+
+from oncelog_runtime.tls import BARREN_BYTES_MAX, RECEIVE_BYTES_MAX, TlsError
+from support.certificates import Authority
+from support.tls_harness import Forger, HandPeer, Inner, connected, plain, serving
+from support.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+async def test_a_few_new_keys_are_taken(authority: Authority, tmp_path: Path) -> None:
+    async with serving(authority.server(), Inner) as server, plain(server.port) as streams:
+        peer = Forger(streams, authority.client(), tmp_path / "keys")
+        await peer.shake_hands()
+        for _ in range(20):
+            peer.writer.write(peer.key_update())
+        peer.writer.write(peer.record(23, b"content"))
+        await eventually(lambda: server.inners[0].got == b"content")
+
+
+@pytest.mark.parametrize("between", [b"", b"c"])
+async def test_a_flood_of_new_keys(authority: Authority, tmp_path: Path, between: bytes) -> None:
+    async with serving(authority.server(), Inner) as server, plain(server.port) as streams:
+        peer = Forger(streams, authority.client(), tmp_path / "keys")
+        await peer.shake_hands()
+        sent = 0
+        while not (server.inners and server.inners[0].is_lost):
+            records = [peer.key_update() for _ in range(100)]
+            if between:
+                records.append(peer.record(23, between))
+            flood = b"".join(records)
+            peer.writer.write(flood)
+            sent += len(flood)
+            assert sent < BARREN_BYTES_MAX + RECEIVE_BYTES_MAX + (4 << 20)
+            await asyncio.sleep(0)
+        assert "flood of records without content" in str(await server.end_of())
+
+
+async def test_empty_records(authority: Authority, tmp_path: Path) -> None:
+    async with serving(authority.server(), Inner) as server, plain(server.port) as streams:
+        peer = Forger(streams, authority.client(), tmp_path / "keys")
+        await peer.shake_hands()
+        peer.writer.write(b"".join(peer.record(23, b"") for _ in range(100)))
+        assert isinstance(await server.end_of(), TlsError)
+
+
+async def test_a_record_that_was_changed(authority: Authority, tmp_path: Path) -> None:
+    async with serving(authority.server(), Inner) as server, plain(server.port) as streams:
+        peer = Forger(streams, authority.client(), tmp_path / "keys")
+        await peer.shake_hands()
+        record = bytearray(peer.record(23, b"content"))
+        record[7] ^= 1
+        peer.writer.write(peer.record(23, b"") + record)
+        assert isinstance(await server.end_of(), TlsError)
+        assert server.inners[0].got == b""
+
+
+async def test_records_of_one_byte_are_no_flood(authority: Authority) -> None:
+    async with serving(authority.server(), Inner) as server, plain(server.port) as streams:
+        peer = HandPeer(streams, authority.client())
+        await peer.shake_hands()
+        for _ in range(20_000):
+            peer.tls.write(b"1")
+        await peer.flush()
+        await eventually(lambda: len(server.inners[0].got) == 20_000)
+
+
+async def test_a_session_is_not_resumed(authority: Authority) -> None:
+    context = authority.client()
+    async with serving(authority.server(version=ssl.TLSVersion.TLSv1_2)) as server:
+        async with plain(server.port) as streams:
+            first = HandPeer(streams, context)
+            await first.shake_hands()
+            session = first.tls.session
+        async with plain(server.port) as streams:
+            again = HandPeer(streams, context)
+            await again.shake_hands(session)
+            assert again.tls.session_reused
+            assert "resumed a session" in str(await server.end_of(1))
+        server.shaken.clear()  # what is still held is not forgotten
+        async with plain(server.port) as streams:
+            anew = HandPeer(streams, context)
+            await anew.shake_hands(session)
+            assert not anew.tls.session_reused
+            await anew.write(b"hello")
+            assert await anew.read() == b"hello"
+
+
+async def test_a_long_chain_is_not_read_to_its_end(authority: Authority, tmp_path: Path) -> None:
+    context = authority.client()
+    leaf = authority.issue("app.test")
+    pem = leaf.cert_chain_pems[0].bytes()
+    chain = tmp_path / "chain.pem"
+    chain.write_bytes(leaf.private_key_pem.bytes() + pem * 140)
+    context.load_cert_chain(chain)
+    async with (
+        serving(authority.server(trusting=True)) as server,
+        connected(server.port, context) as client,
+    ):
+        error = await server.end_of()
+        assert "send a shorter chain" in str(error)
+        await eventually(lambda: client.is_lost)
