@@ -42,7 +42,7 @@ _FACES = (
 )  # fmt: skip
 NAMED_TWICE = dict.fromkeys(
     _FACES, "Its face without a loop has the same name, as users import it from another module."
-)
+) | {"TlsError": "A connection raises one; users catch the client's, which is of its own tree."}
 """Names that two classes have, and no more, each with its reason. One that is not needed is a
 finding."""
 

@@ -24,7 +24,7 @@ from functools import partial
 
 from oncelog_broker.clock_watch import ClockWatch
 from oncelog_broker.config import BrokerConfig, ConfigError
-from oncelog_broker.controller_settings import ControllerSettings, controller_config
+from oncelog_broker.controller_settings import ControllerSettings, controller_config, keeps_users
 from oncelog_broker.coordinator.safeguards import SAFE as SAFE_COORDINATORS
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_broker.live_config import LiveConfig
@@ -36,37 +36,49 @@ from oncelog_broker.preflight import check_directories, known_cluster_id
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.room_configs import advertised_listeners
+from oncelog_broker.security import TlsWatch, inter_broker_dialer, listener_security
+from oncelog_broker.security_watch import SecurityWatch
+from oncelog_broker.server.acl_authorizer import AclAuthorizer
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.broker_calls import BrokerCalls
+from oncelog_broker.server.client_quotas import ClientQuotas
 from oncelog_broker.server.controller_channel import BrokerConnector, ControllerChannel, IsrChannel
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.giving_way import GivingWay
 from oncelog_broker.server.group_coordination import GroupCoordination
 from oncelog_broker.server.handler_table import install_handlers
+from oncelog_broker.server.handlers.alter_users import GuardedUsers
+from oncelog_broker.server.handlers.authenticate import AuthenticateHandler
 from oncelog_broker.server.internal_topics import InternalTopics, group_topic, transaction_topic
 from oncelog_broker.server.listener import Listener
 from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.server.mutation_quota import MutationQuota
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.quotas import BytePool
 from oncelog_broker.server.request_dispatcher import RequestDispatcher
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
+from oncelog_broker.server.users import SECRET_BYTES, Users
 from oncelog_controller.broker_lifecycle import BrokerLifecycle, DuplicateBrokerIdError
 from oncelog_controller.campaign import elected_in
 from oncelog_controller.clock_exchange import ClockExchange
 from oncelog_controller.existence import is_deleted
 from oncelog_controller.life import ask_life
+from oncelog_controller.loader import load_security, load_users
 from oncelog_controller.runner import ControllerRunner
 from oncelog_controller.safeguards import SAFE as SAFE_CONTROLLER
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import DataClaim, DataLoss, KeptPartitions
 from oncelog_controller.store import MetadataStore
+from oncelog_controller.stored_security import StoredSecurityVersion
+from oncelog_protocol.acl_state import AclState
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.replication import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+from oncelog_protocol.sasl.server_authentication import SaslPorts
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
@@ -114,8 +126,7 @@ class Broker:
         self.live = LiveConfig(config)  # the settings in force
         self.live.on_change.append(self._settings_changed)
         self.broker_id = config.broker_id
-        self.addresses: dict[str, tuple[str, int]] = {}
-        """Each listener, by its name, accepts here; ports are known from ``start`` on."""
+        self.addresses: dict[str, tuple[str, int]] = {}  # listeners accept here, from start on
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Ends with the exception after which this broker cannot go on."""
         self.failed.add_done_callback(_retrieve)
@@ -126,15 +137,23 @@ class Broker:
         self.clock = safeguards.log.clock(clock, loop.time, self._clock_leapt)
         self._entropy = entropy
         self._store = metadata_store
-        self.authorizer = authorizer if authorizer is not None else AllowAllAuthorizer()
+        self.acls = AclAuthorizer(config.super_users)
+        decides = self.acls if config.authorizer == "acl" else AllowAllAuthorizer()
+        self.authorizer: Authorizer = decides if authorizer is None else authorizer
         self.tasks = Tasks(f"broker-{config.broker_id}", self._task_failed)
         self.fence = ControllerFence(elected_in(metadata_store), safeguards)
         self.image = MetadataImage()
         self.clock_watch = self._make_clock_watch(clock)
+        self.quotas = ClientQuotas(loop.time, config.super_users)
         self.dispatcher = self._make_dispatcher()
         self.pool = BytePool(config.queued_max_bytes)
         self.listeners: dict[str, Listener] = {}
         self.logs = self._make_logs(safeguards)
+        self._dialer = inter_broker_dialer(config, clock, entropy.fork("dialer"))
+        self._wall_clock = clock
+        self.users = self._make_users()
+        self.tls_watch = TlsWatch(lambda: self.listeners.values(), self._dialer)
+        self.security_watch = self._make_security_watch()
         self._connector = self._make_connector()
         self.runner = self._make_runner(controller_safeguards)
         self._isr_controller = self._controller_channel()
@@ -160,6 +179,11 @@ class Broker:
             interval_ms=self.config.log_retention_check_interval_ms,
         )
 
+    def _make_users(self) -> Users:
+        users = Users(self._entropy.fork("users").token(SECRET_BYTES))
+        users.on_change(self._users_changed)
+        return users
+
     def _make_logs(self, safeguards: Safeguards) -> LogManager:
         return LogManager(
             files=self.files,
@@ -173,14 +197,18 @@ class Broker:
 
     def _make_connector(self) -> BrokerConnector:
         listener, safeguards = self.config.inter_broker_listener, self._safeguards
-        return BrokerConnector(self.broker_id, self.image, listener, safeguards=safeguards)
+        return BrokerConnector(
+            self.broker_id, self.image, listener, dialer=self._dialer, safeguards=safeguards
+        )
 
     def _make_dispatcher(self) -> RequestDispatcher:
         """Make the dispatcher; clusters for tests put their faults in front of it."""
-        return RequestDispatcher(self.tasks, self.authorizer, safeguards=self._safeguards)
+        return RequestDispatcher(
+            self.tasks, self.authorizer, quotas=self.quotas, safeguards=self._safeguards
+        )
 
     def _make_runner(self, safeguards: ControllerSafeguards) -> ControllerRunner:
-        self._ask_life = safeguards.asking(ask_life)
+        self._ask_life = safeguards.asking(partial(ask_life, dialer=self._dialer))
         return ControllerRunner(
             broker_id=self.broker_id,
             store=self._store,
@@ -188,6 +216,7 @@ class Broker:
             entropy=self._entropy.fork("controller"),
             config=controller_config(self.config),
             tasks=self.tasks,
+            dialer=self._dialer,
             safeguards=safeguards,
             settings=ControllerSettings(self.config),
         )
@@ -310,6 +339,7 @@ class Broker:
         await self._load_logs()
         await self.replicas.start()
         self._install_handlers()
+        await self._learn_security()
         await self.listeners[self.config.inter_broker_listener].serve(self.identity)
         self.phase = BrokerPhase.REGISTERING
         await self._register(lifecycle)
@@ -317,8 +347,12 @@ class Broker:
         self.phase = BrokerPhase.WAITING
         await self._first_metadata()
         self.tasks.spawn("clock watch", self.clock_watch.run())
+        if any(listener.security.tls is not None for listener in self.listeners.values()):
+            self.tasks.spawn("tls files", self.tls_watch.run())
         self.tasks.spawn("first block of producer ids", self.producer_ids.stock())
         self.tasks.spawn("giving way", self._giving_way.run())
+        if keeps_users(self.config):
+            self.tasks.spawn("security watch", self.security_watch.run())
         self.dispatcher.serve_clients()
         for name, listener in self.listeners.items():
             if name != self.config.inter_broker_listener:
@@ -340,7 +374,9 @@ class Broker:
                 dispatcher=self.dispatcher,
                 limits=self.live.connections,
                 pool=self.pool,
-                names_askers=self._safeguards.checks_askers(internal),
+                security=listener_security(self.config, wanted.name, self._wall_clock),
+                wall_clock=self._wall_clock,
+                safeguards=self._safeguards,
             )
             try:
                 await listener.bind(wanted.host, wanted.port)
@@ -362,6 +398,40 @@ class Broker:
         if not any(d.online for d in self.logs.dirs):
             # To register now would say to the controller that the data is gone.
             raise BrokerFailedError("no log directory is usable: see what was logged of each")
+
+    async def _learn_security(self) -> None:
+        """Decide by what the store holds until the controller says more."""
+        if self.config.authorizer == "acl":
+            known = await load_security(self._store)
+            self.acls.replace(AclState.made_of(known.version, known.entries()))
+        if keeps_users(self.config):
+            users = await load_users(self._store)
+            if users is not None:
+                self.users.replace(users.version, users.secret, users.usable_users())
+
+    def _make_security_watch(self) -> SecurityWatch:
+        return SecurityWatch(
+            StoredSecurityVersion(self._store),
+            self._security_version,
+            stale_max_ms=self.config.security_stale_max_ms,
+            in_touch=self._in_touch,
+            refuse=self._refuse_clients,
+        )
+
+    def _security_version(self) -> int:
+        """Return the version by which this broker decides, or authenticates."""
+        acls = self.config.authorizer == "acl"
+        return self.acls.version if acls else self.users.version
+
+    def _in_touch(self) -> bool:
+        """Return whether a connection of the controller's broker stands."""
+        listener = self.listeners[self.config.inter_broker_listener]
+        controller = self.image.controller_id
+        return any(channel.broker_id == controller for channel in listener.connections)
+
+    def _refuse_clients(self, refused: bool) -> None:
+        self.dispatcher.suspend_clients(refused)
+        self.acls.suspend(refused)
 
     def _make_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(
@@ -409,7 +479,35 @@ class Broker:
             settings=self.live,
             take_settings=self.live.take,
             authorizer=self.authorizer,
+            acls=self.acls,
+            users=self.users,
+            guarded=GuardedUsers(self.config.super_users, self.config.broker_principal),
+            quotas=self.quotas,
+            mutations=MutationQuota(
+                self.quotas, self.image, lambda: self.live.current.num_partitions
+            ),
+            authenticate=self.make_authenticate_handler(),
         )
+
+    def make_authenticate_handler(self) -> AuthenticateHandler:
+        """Make the handler that authenticates peers by the users of the cluster."""
+        return AuthenticateHandler(
+            self._sasl,
+            users=self.users,
+            entropy=self._entropy.fork("authentication"),
+            clock=self._wall_clock,
+            reauth_ms_max=self.config.connections_max_reauth_ms,
+        )
+
+    def _users_changed(self, names: frozenset[str]) -> None:
+        for listener in self.listeners.values():
+            listener.close_users(names)
+
+    def _sasl(self, listener: str) -> SaslPorts | None:
+        mechanisms = self.listeners[listener].security.sasl
+        if not mechanisms:
+            return None
+        return SaslPorts(mechanisms, self.users.look_up, self.users.secret)
 
     async def _first_metadata(self) -> None:
         """Wait for a controller to describe the cluster, or for the broker to fail."""

@@ -13,6 +13,7 @@ from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.log.cleaner import CleanerConfig
 from oncelog_broker.log.log_manager import LogConfig
 from oncelog_broker.replication.ports import ReplicaConfig
+from oncelog_broker.server.newcomers import PER_IP_MAX, NewcomerLimits
 from oncelog_broker.server.quotas import ConnectionLimits
 from oncelog_protocol.messages.metadata import ListenerAddress
 
@@ -79,6 +80,12 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
     return ConnectionLimits(
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
+        newcomers=NewcomerLimits(
+            newcomers_max=config.connections_unauthenticated_max,
+            newcomers_per_ip_max=PER_IP_MAX,
+            rate_max=config.connection_rate_max,
+            rate_per_ip_max=config.connection_rate_max_per_ip,
+        ),
         handshake_s=config.connection_handshake_timeout_ms / 1000,
         frame_s=config.request_frame_timeout_ms / 1000,
         idle_s=config.connections_max_idle_ms / 1000,

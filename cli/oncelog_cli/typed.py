@@ -239,13 +239,14 @@ def _parameter(item: inspect.Parameter, hint: Any) -> click.Parameter:
         "type": _click_type(kind, said),
         "required": required,
         "metavar": said.metavar,
-        "default": None if required else _as_typed(item.default),
         "shell_complete": _called_back(said.autocompletion),
     }
+    if not required:
+        settings["default"] = _as_typed(item.default)  # None too is a value, if it is given
     if isinstance(said, Option):
         names = said.names or (f"--{item.name.replace('_', '-')}",)
         if kind is bool:
-            settings |= {"is_flag": True, "type": None, "default": bool(settings["default"])}
+            settings |= {"is_flag": True, "type": None, "default": bool(settings.get("default"))}
         return click.Option(
             [item.name, *names],
             multiple=many,

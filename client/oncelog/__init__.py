@@ -13,6 +13,7 @@ _HOMES = {
     "Admin": "oncelog.admin.admin",
     "ApiError": "oncelog.errors",
     "Assignor": "oncelog.consumer.assignors.base",
+    "AuthenticationFailedError": "oncelog.errors",
     "BatchMetadata": "oncelog.producer.record_metadata",
     "ClientError": "oncelog.errors",
     "ClientHealth": "oncelog.core.health",
@@ -41,14 +42,17 @@ _HOMES = {
     "RecordMetadata": "oncelog.producer.record_metadata",
     "Results": "oncelog.admin.results",
     "Retry": "oncelog.consumer.retry",
+    "Security": "oncelog.security",
     "SharedTransaction": "oncelog.shared_transactions.transaction",
     "SharedWriter": "oncelog.shared_transactions.writer",
     "Ticket": "oncelog.shared_transactions.transaction",
+    "TlsError": "oncelog.errors",
     "TopicPartition": "oncelog_protocol.types",
     "Transaction": "oncelog.producer.transactions.transaction",
     "TransactionAbortableError": "oncelog.errors",
     "TransactionAlreadyCommittedError": "oncelog.errors",
     "TransactionOutcomeUnknownError": "oncelog.errors",
+    "UserAlteration": "oncelog.admin.users",
     "bootstrap_servers": "oncelog.whereabouts",
     "join": "oncelog.shared_transactions.writer",
 }
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
     from oncelog.admin.group_results import OffsetReset as OffsetReset
     from oncelog.admin.results import NewTopic as NewTopic
     from oncelog.admin.results import Results as Results
+    from oncelog.admin.users import UserAlteration as UserAlteration
     from oncelog.consumer.assignors.base import Assignor as Assignor
     from oncelog.consumer.columns import ColumnBatch as ColumnBatch
     from oncelog.consumer.consumer import Consumer as Consumer
@@ -73,6 +78,7 @@ if TYPE_CHECKING:
     from oncelog.consumer.retry import Retry as Retry
     from oncelog.core.health import ClientHealth as ClientHealth
     from oncelog.errors import ApiError as ApiError
+    from oncelog.errors import AuthenticationFailedError as AuthenticationFailedError
     from oncelog.errors import ClientError as ClientError
     from oncelog.errors import CommitFailedError as CommitFailedError
     from oncelog.errors import DeliveryTimeoutError as DeliveryTimeoutError
@@ -80,6 +86,7 @@ if TYPE_CHECKING:
     from oncelog.errors import NoBrokersAvailableError as NoBrokersAvailableError
     from oncelog.errors import OncelogError as OncelogError
     from oncelog.errors import ProducerFencedError as ProducerFencedError
+    from oncelog.errors import TlsError as TlsError
     from oncelog.errors import TransactionAbortableError as TransactionAbortableError
     from oncelog.errors import TransactionAlreadyCommittedError as TransactionAlreadyCommittedError
     from oncelog.errors import TransactionOutcomeUnknownError as TransactionOutcomeUnknownError
@@ -91,6 +98,7 @@ if TYPE_CHECKING:
     from oncelog.producer.record_metadata import BatchMetadata as BatchMetadata
     from oncelog.producer.record_metadata import RecordMetadata as RecordMetadata
     from oncelog.producer.transactions.transaction import Transaction as Transaction
+    from oncelog.security import Security as Security
     from oncelog.shared_transactions.transaction import Receipt as Receipt
     from oncelog.shared_transactions.transaction import SharedTransaction as SharedTransaction
     from oncelog.shared_transactions.transaction import Ticket as Ticket

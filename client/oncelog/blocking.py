@@ -404,6 +404,8 @@ class Admin(BlockingClient[AsyncAdmin]):
     describe_api_versions = face.blocking(AsyncAdmin.describe_api_versions)
     describe_log_dirs = face.blocking(AsyncAdmin.describe_log_dirs)
     elect_leaders = face.blocking(AsyncAdmin.elect_leaders)
+    alter_users = face.blocking(AsyncAdmin.alter_users)
+    describe_users = face.blocking(AsyncAdmin.describe_users)
     delete_records = face.blocking(AsyncAdmin.delete_records)
     list_groups = face.blocking(AsyncAdmin.list_groups)
     describe_groups = face.blocking(AsyncAdmin.describe_groups)

@@ -14,7 +14,9 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from oncelog import defaults
+from oncelog.bootstrap_url import split_url
 from oncelog.errors import ConfigurationError
+from oncelog.security import Security
 from oncelog_protocol import limits
 from oncelog_protocol.records import compression
 from oncelog_protocol.types import Acks, IsolationLevel
@@ -47,8 +49,11 @@ class Address(NamedTuple):
 
 
 def parse_addresses(servers: BootstrapServers) -> tuple[Address, ...]:
-    """Parse ``"a:9092,b"`` or ``["a:9092", "[::1]:9093"]``; the port defaults to 9092."""
-    parts = servers.split(",") if isinstance(servers, str) else list(servers)
+    """Parse ``"a:9092,b"`` or ``["a:9092", "[::1]:9093"]``; the port defaults to 9092.
+
+    A text may be a URL, see ``bootstrap_url``.
+    """
+    parts = split_url(servers)[0].split(",") if isinstance(servers, str) else list(servers)
     addresses = [_parse_address(part.strip()) for part in parts if part.strip()]
     if not addresses:
         raise ConfigurationError(
@@ -112,6 +117,11 @@ def take(options: type[T], parameters: Mapping[str, Any]) -> T:
     return options(**{name: parameters[name] for name in names if name in parameters})
 
 
+def spread(options: Any) -> dict[str, Any]:
+    """Return options by name, as keywords for whoever takes them; their values stay as they are."""
+    return {field.name: getattr(options, field.name) for field in fields(options)}
+
+
 def at_least(option: str, value: int, low: int, high: int | None = None) -> None:
     """Raise ConfigurationError unless the option is an integer from ``low`` (to ``high``) on."""
     if type(value) is not int or value < low or (high is not None and value > high):
@@ -148,6 +158,18 @@ def check_shared(transactional_id: object, tag: object, timeout_ms: int) -> None
     at_least("timeout_ms", timeout_ms, 1, 2**31 - 1)
 
 
+def _check_security(security: object, of_url: Security | None) -> None:
+    if security is None:
+        return
+    if not isinstance(security, Security):
+        kind = type(security).__name__
+        raise ConfigurationError(f"security: must be an oncelog.Security, not {kind}")
+    if of_url is not None:
+        raise ConfigurationError(
+            "bootstrap_servers is a URL that says how to connect, and so does security: say it once"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """Every client connects to a cluster with these options."""
@@ -164,9 +186,12 @@ class ConnectionOptions:
     retry_backoff_max_ms: int = defaults.RETRY_BACKOFF_MAX_MS
     max_block_ms: int = defaults.MAX_BLOCK_MS
     """Calls without another deadline wait this long for metadata, or for room in the buffer."""
+    security: Security | None = None
+    """How connections are secured, unless ``bootstrap_servers`` is a URL that says it."""
 
     def __post_init__(self) -> None:
         parse_addresses(self.bootstrap_servers)
+        _check_security(self.security, self._security_of_url)
         name = self.client_id
         if not 0 < len(name) <= limits.NAME_CHARS_MAX or not name.isprintable():
             raise ConfigurationError(
@@ -182,6 +207,16 @@ class ConnectionOptions:
     def addresses(self) -> tuple[Address, ...]:
         """Return ``bootstrap_servers`` as parsed addresses."""
         return parse_addresses(self.bootstrap_servers)
+
+    @property
+    def chosen_security(self) -> Security | None:
+        """Return how connections are secured; None: they are not."""
+        return self.security or self._security_of_url
+
+    @property
+    def _security_of_url(self) -> Security | None:
+        servers = self.bootstrap_servers
+        return split_url(servers)[1] if isinstance(servers, str) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from typing import Any
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.events import Event, OrdersAnswered
 from oncelog_controller.link import BrokerLink, meant
-from oncelog_controller.orders import OrderRequest, Orders, bundle, is_slice
+from oncelog_controller.orders import OrderRequest, Orders, bundle, is_slice, weight
 from oncelog_controller.state import BrokerRegistration
 from oncelog_controller.suspicions import Suspicions
 from oncelog_protocol.errors import (
@@ -41,6 +41,7 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.identity import NO_CLUSTER
 from oncelog_protocol.messages.replication import UpdateMetadataRequest
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.dialer import PLAIN, Dialer
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
@@ -71,6 +72,7 @@ class BrokerGateway:
         controller_epoch: int,
         cluster_id: str = NO_CLUSTER,
         config: ControllerConfig,
+        dialer: Dialer = PLAIN,
         report: Report,
         suspicions: Suspicions,
         on_fenced: Callable[[int], None],
@@ -81,6 +83,7 @@ class BrokerGateway:
         self._head = (controller_id, controller_epoch)
         self._cluster_id = cluster_id
         self._config = config
+        self._dialer = dialer
         self._report = report
         self._suspicions = suspicions
         self._on_fenced = on_fenced
@@ -122,6 +125,7 @@ class BrokerGateway:
                 meant=meant(self._cluster_id, broker_id),
                 own_broker_id=self._head[0],
                 connect_timeout_s=self._config.connect_timeout_ms / 1000,
+                dialer=self._dialer,
                 on_up=outlet.up,
                 on_down=outlet.down,
                 on_refused=outlet.refused,
@@ -158,7 +162,7 @@ class _Pace:
         if self._left <= 0:
             self._later[outlet] = None
             return False
-        self._left -= len(request.partitions) + ORDER_COST
+        self._left -= weight(request) + ORDER_COST
         if not self._timed:
             self._timed = True
             self._loop.call_soon(self._turn)
@@ -275,7 +279,9 @@ class _Outlet:
         sliced = channel.versions.get(UpdateMetadataRequest.api_key, 0) >= SLICED_VERSION
         self._unsent.extend(orders.requests(*self._head, self.broker.broker_epoch, sliced=sliced))
         if any(map(is_slice, self._unsent)):
-            self._described = orders.description()
+            whole = orders.description()
+            known = self._described
+            self._described = whole if known is None else known.merged_with(whole)
         return bool(self._unsent)
 
     def _answered(

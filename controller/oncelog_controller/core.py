@@ -14,7 +14,15 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,6 +32,7 @@ from oncelog_controller.effects import Effect, Reload, Resign, SendOrders, SendR
 from oncelog_controller.events import RequestReceived
 from oncelog_controller.orders import DELETED_LEADER, Orders, Whole
 from oncelog_controller.safeguards import SAFE, ControllerSafeguards
+from oncelog_controller.security_orders import SecurityOrder
 from oncelog_controller.state import ClusterPartition, ClusterState, Topic
 from oncelog_controller.stats import ControllerStats
 from oncelog_controller.store import (
@@ -35,6 +44,7 @@ from oncelog_controller.store import (
     StoreError,
 )
 from oncelog_controller.transitions import ReplicaPhase
+from oncelog_protocol.acls import AclEntry, AclPattern
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
@@ -42,6 +52,8 @@ from oncelog_protocol.messages.replication import (
     StopPartition,
     TopicOverrides,
 )
+from oncelog_protocol.messages.security import FULL
+from oncelog_protocol.sasl.user import ScramUser
 from oncelog_protocol.types import TopicPartition
 
 T = TypeVar("T")
@@ -88,6 +100,8 @@ class Core:
         self._orders: dict[int, Orders] = {}
         self._whole: tuple[Whole, dict[int, list[ClusterPartition]]] | None = None
         """The cluster as it is, and the partitions of each broker; None when it has changed."""
+        self._security: SecurityOrder | None = None
+        """All of the cluster's security, one order for all brokers; None when it has changed."""
         self._pending: dict[int, Callable[[], None]] = {}
         self._settled: deque[Callable[[], None]] = deque()
         self._write_id = 0
@@ -108,7 +122,7 @@ class Core:
         self._pending.clear()
         self._settled.clear()
         self._orders.clear()
-        self._whole = None
+        self._whole = self._security = None
         self.broken = False
         self.cluster = cluster
         interrupted, self.request = self.request, None
@@ -230,6 +244,33 @@ class Core:
         for orders in self._all_orders():
             orders.add_broker_configs(configs)
 
+    def order_security(
+        self,
+        acls: Mapping[AclPattern, Collection[AclEntry]],
+        users: Mapping[str, ScramUser | None],
+    ) -> None:
+        """Tell everybody what the newest version of the cluster's security has changed."""
+        self._security = None
+        if self.cluster.security is not None:
+            version = self.cluster.security.version
+            change = SecurityOrder(version - 1, version, acls, users)
+            for orders in self._all_orders():
+                orders.add_security(change)
+
+    def order_all_security(self, broker_id: int) -> None:
+        """Tell one broker all of the cluster's security."""
+        orders, whole = self._orders_for(broker_id), self._all_security()
+        if orders is not None and whole is not None:
+            orders.add_security(whole)
+
+    def _all_security(self) -> SecurityOrder | None:
+        known = self.cluster.security
+        if known is not None and self._security is None:
+            acls = {pattern: stored.entries for pattern, stored in known.acls.items()}
+            users = {user.name: user for user in known.usable_users()}
+            self._security = SecurityOrder(FULL, known.version, acls, users, known.secret)
+        return self._security
+
     def order_live_brokers(self) -> None:
         """Every order names the live brokers; an empty update tells of them alone."""
         for orders in self._all_orders():
@@ -295,6 +336,7 @@ class Core:
             configs=whole.configs,
             broker_configs=describe_broker_configs(self.cluster),
             whole=whole,
+            security=self._all_security(),
         )
         for topic_id, tombstone in sorted(self.cluster.tombstones.items()):
             for (index, replica), phase in sorted(tombstone.phases.items()):

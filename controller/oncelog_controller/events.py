@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from oncelog_controller.security import ClusterSecurity
 from oncelog_controller.state import BrokerRegistration, DynamicConfig, PartitionState
 from oncelog_controller.store import StoreError
 from oncelog_protocol.messages.base import Request
@@ -50,6 +51,7 @@ class ClusterRead:
     producer_ids_version: int = 0
     broker_configs: dict[int, DynamicConfig] = field(default_factory=dict)
     """The dynamic settings by broker id; -1 stands for all brokers."""
+    security: ClusterSecurity | None = None
 
 
 @dataclass(frozen=True, slots=True)

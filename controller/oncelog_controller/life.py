@@ -23,7 +23,7 @@ from oncelog_protocol.messages.metadata import (
     DescribeClusterResponse,
     ListenerAddress,
 )
-from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.dialer import PLAIN, Dialer
 
 ASK_TIMEOUT_S = 1.0
 """The time-out of the connection, and that of the answer."""
@@ -46,11 +46,13 @@ AskLife: TypeAlias = Callable[[ListenerAddress, Identity, int], Awaitable[Life]]
 """It asks at an address for one life (its broker epoch) of a broker."""
 
 
-async def ask_life(address: ListenerAddress, broker: Identity, broker_epoch: int) -> Life:
+async def ask_life(
+    address: ListenerAddress, broker: Identity, broker_epoch: int, dialer: Dialer = PLAIN
+) -> Life:
     """Ask at the ``address`` of the registration ``broker_epoch`` of a broker; never raises for
     what the network does."""
     try:
-        found, answer = await _ask(address, broker)
+        found, answer = await _ask(address, broker, dialer)
     except ConnectionRefusedError:
         return Life.GONE
     except (OSError, TimeoutError, OncelogError):
@@ -62,12 +64,12 @@ async def ask_life(address: ListenerAddress, broker: Identity, broker_epoch: int
 
 
 async def _ask(
-    address: ListenerAddress, broker: Identity
+    address: ListenerAddress, broker: Identity, dialer: Dialer
 ) -> tuple[Identity, DescribeClusterResponse]:
     machine = ClientConnection(
         f"broker-{broker.broker_id}-start", meant=broker, own_broker_id=broker.broker_id
     )
-    channel = await RequestChannel.open(
+    channel = await dialer.open(
         address.host, address.port, machine, connect_timeout_s=ASK_TIMEOUT_S
     )
     try:

@@ -4,8 +4,9 @@ Rules
 -----
 * A process that died is known at once: its connections break and its host refuses new ones. So the
   first reconnect comes without delay, the next ones soon, then ever less often, for ever.
-* Only a refusal is evidence. A time-out, a reset or a failed handshake is not. Nor is another
-  broker at that address, or one of another cluster: it is told from who is meant, and gets nothing.
+* Only a refusal is evidence. A time-out, a reset or a failed handshake is not, of TLS or of ours.
+  Nor is another broker at that address, or one of another cluster: it is told from who is meant,
+  and gets nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +15,17 @@ import asyncio
 from collections.abc import Callable
 
 from oncelog_protocol.connection import ClientConnection
-from oncelog_protocol.errors import OncelogError, RebootstrapRequiredError
+from oncelog_protocol.errors import (
+    OncelogError,
+    RebootstrapRequiredError,
+    SaslAuthenticationFailedError,
+)
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.dialer import PLAIN, Dialer
 from oncelog_runtime.structured_logging import get_logger
+from oncelog_runtime.tls_errors import TlsError
 
 logger = get_logger(__name__)
 
@@ -47,6 +54,7 @@ class BrokerLink:
         meant: Identity = UNKNOWN,
         own_broker_id: int = NO_BROKER,
         connect_timeout_s: float,
+        dialer: Dialer = PLAIN,
         on_up: Callable[[RequestChannel], None],
         on_down: Callable[[], None],
         on_refused: Callable[[], None],
@@ -58,6 +66,7 @@ class BrokerLink:
         self._own_broker_id = own_broker_id
         self._astray = ""
         self._connect_timeout_s = connect_timeout_s
+        self._dialer = dialer
         self._on_up = on_up
         self._on_down = on_down
         self._on_refused = on_refused
@@ -70,7 +79,7 @@ class BrokerLink:
                 await self._hold()
             except ConnectionRefusedError:
                 self._on_refused()
-            except RebootstrapRequiredError as error:
+            except (RebootstrapRequiredError, SaslAuthenticationFailedError, TlsError) as error:
                 self._led_astray(str(error))
             except (OSError, TimeoutError, OncelogError) as error:
                 logger.debug("order_no_connection", host=self._host, port=self._port, error=error)
@@ -93,7 +102,7 @@ class BrokerLink:
 
     async def _hold(self) -> None:
         loop = asyncio.get_running_loop()
-        channel = await RequestChannel.open(
+        channel = await self._dialer.open(
             self._host,
             self._port,
             ClientConnection(self._client_id, meant=self._meant, own_broker_id=self._own_broker_id),

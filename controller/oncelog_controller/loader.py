@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from oncelog_controller import znodes
+from oncelog_controller import security_nodes, user_nodes, znodes
 from oncelog_controller.events import ClusterRead, TombstoneRead, TopicRead
+from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredUser
 from oncelog_controller.state import (
     UNKNOWN_PRODUCER_IDS,
     BrokerRegistration,
@@ -20,6 +21,8 @@ from oncelog_controller.state import (
     PartitionState,
 )
 from oncelog_controller.store import MetadataStore, NodeExistsError, NoNodeError, Watch
+from oncelog_protocol.acls import AclPattern
+from oncelog_protocol.sasl.user import ScramUser
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
@@ -67,9 +70,17 @@ async def load_brokers(
 
 
 async def load_cluster(
-    store: MetadataStore, controller_epoch: int, epoch_version: int, watch: Watch
+    store: MetadataStore,
+    controller_epoch: int,
+    epoch_version: int,
+    watch: Watch,
+    *,
+    acls: bool = False,
+    secret: bytes | None = None,
 ) -> ClusterRead:
-    """Return everything; ``watch`` fires when a broker comes or goes."""
+    """Return everything; ``watch`` fires when a broker comes or goes. With ``acls`` that is also
+    what brokers decide by, and with a ``secret`` the users: it becomes the cluster's if there is
+    none yet."""
     brokers = await load_brokers(store, watch)
     names = await store.children(znodes.TOPICS)
     topics = [topic for topic in await _each(names, partial(_topic, store)) if topic is not None]
@@ -95,6 +106,9 @@ async def load_cluster(
         producer_ids,
         producer_ids_version,
         await _broker_configs(store),
+        await load_security(store, acls=acls, secret=secret)
+        if acls or secret is not None
+        else None,
     )
 
 
@@ -111,6 +125,100 @@ async def _broker_configs(store: MetadataStore) -> dict[int, DynamicConfig]:
             continue
         found[broker_id] = DynamicConfig(overrides, stat.version)
     return dict(sorted(found.items()))
+
+
+async def load_users(store: MetadataStore) -> ClusterSecurity | None:
+    """Return users, secret and version as the store has them, and no ACLs; None while no controller
+    has made them. Nothing is written."""
+    try:
+        _, stat = await store.get(security_nodes.VERSION)
+        secret = await _secret(store)
+        if secret is None:
+            return None
+        names = await store.children(user_nodes.USERS)
+    except NoNodeError:
+        return None
+    paths = [f"{user_nodes.USERS}/{name}" for name in names]
+    found = [each for each in await _each(paths, partial(_user, store)) if each is not None]
+    users = {each.user.name: each for each in found}
+    return ClusterSecurity(stat.version, users=users, secret=secret)
+
+
+async def load_security(
+    store: MetadataStore, *, acls: bool = True, secret: bytes | None = None
+) -> ClusterSecurity:
+    """Return what brokers decide by, and with a ``secret`` the users.
+
+    The version is read first. What is changed meanwhile may be read already: the change will list
+    all of it once more.
+    """
+    parents = security_nodes.ACL_PARENTS if acls else ()
+    for path in parents:
+        await make_node(store, path)
+    await make_node(store, security_nodes.VERSION, security_nodes.encode_version(0))
+    _, stat = await store.get(security_nodes.VERSION)
+    read = ClusterSecurity(stat.version)
+    if secret is not None:
+        await make_node(store, user_nodes.USERS)
+        await _make_secret(store, secret)
+        read = await load_users(store) or read
+    for parent in parents:
+        paths = [f"{parent}/{name}" for name in await store.children(parent)]
+        found = await _each(paths, partial(_acls, store))
+        read.acls.update(each for each in found if each is not None)
+    return read
+
+
+async def _make_secret(store: MetadataStore, secret: bytes) -> None:
+    """Have a secret that can be read. Nothing is lost with one that cannot: names without a user
+    get other salts."""
+    data = user_nodes.encode_secret(secret)
+    await make_node(store, user_nodes.SECRET, data)
+    if await _secret(store) is None:
+        await store.set(user_nodes.SECRET, data)
+
+
+async def _secret(store: MetadataStore) -> bytes | None:
+    data, _ = await store.get(user_nodes.SECRET)
+    try:
+        return user_nodes.decode_secret(data)
+    except znodes.CorruptNodeError as error:
+        logger.error("secret_unreadable", error=error)
+        return None
+
+
+async def _user(store: MetadataStore, path: str) -> StoredUser | None:
+    try:
+        name = user_nodes.user_of(path)
+        data, stat = await store.get(path)
+    except NoNodeError:
+        return None
+    except znodes.CorruptNodeError as error:
+        logger.error("user_unreadable", path=path, error=error)
+        return None
+    try:
+        user = user_nodes.decode_user(path, data)
+    except znodes.CorruptNodeError as error:
+        logger.error("user_unreadable", path=path, error=error)
+        user = ScramUser(name, 0, ())
+    return StoredUser(user, stat.version)
+
+
+async def _acls(store: MetadataStore, path: str) -> tuple[AclPattern, StoredAcls] | None:
+    try:
+        data, stat = await store.get(path)
+        pattern = security_nodes.pattern_of(path)
+    except NoNodeError:
+        return None
+    except znodes.CorruptNodeError as error:
+        logger.error("acls_unreadable", path=path, error=error)
+        return None
+    try:
+        entries = security_nodes.decode_acls(path, data)
+    except znodes.CorruptNodeError as error:
+        logger.error("acls_unreadable", path=path, error=error)
+        entries = security_nodes.closed(pattern)
+    return pattern, StoredAcls(entries, stat.version)
 
 
 async def _producer_ids(store: MetadataStore) -> tuple[int, int]:

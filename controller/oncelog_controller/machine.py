@@ -20,6 +20,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from oncelog_controller import request_checks
+from oncelog_controller.acknowledgements import SecurityAcknowledgements
+from oncelog_controller.acl_requests import AclRequests
 from oncelog_controller.broker_settings import BrokerSettings, FixedSettings
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.config_requests import ConfigRequests
@@ -63,6 +65,7 @@ from oncelog_controller.transitions import (
     next_partition_phase,
     next_replica_phase,
 )
+from oncelog_controller.user_requests import UserRequests
 from oncelog_protocol.errors import (
     NO_ERROR,
     FencedLeaderEpochError,
@@ -70,8 +73,9 @@ from oncelog_protocol.errors import (
     StorageError,
     UnsupportedVersionError,
 )
-from oncelog_protocol.messages import admin, replication, transactions
+from oncelog_protocol.messages import acls, admin, replication, transactions, users
 from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.security import UpdateSecurityRequest
 from oncelog_protocol.types import NO_LEADER
 from oncelog_runtime.structured_logging import get_logger
 
@@ -115,6 +119,9 @@ class ControllerMachine:
         self._configs = ConfigRequests(
             self._core, self._leadership, self._topics, settings or FixedSettings(config)
         )
+        self._acknowledgements = SecurityAcknowledgements(self._core)
+        self._acls = AclRequests(self._core, self._acknowledgements)
+        self._users = UserRequests(self._core, self._acknowledgements)
         self._deletion = TopicDeletion(self._core)
         self._requests = self._table()
         self._unheeded: set[tuple[str, int]] = set()
@@ -142,7 +149,12 @@ class ControllerMachine:
         """Return when a TimeReached is wanted, on the loop's clock."""
         if self._core.telling:
             return self._core.now
-        due = (self._topics.deadline, self._leadership.rebalance_at, self._order_again_at)
+        due = (
+            self._topics.deadline,
+            self._acknowledgements.deadline,
+            self._leadership.rebalance_at,
+            self._order_again_at,
+        )
         return min((at for at in due if at is not None), default=None)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -168,6 +180,7 @@ class ControllerMachine:
             self._outside(event)
         if self._steps is None:
             core.settle()
+            self._acknowledgements.look()
         return core.take_effects()
 
     def _begin(self, steps: Steps[None]) -> None:
@@ -207,6 +220,7 @@ class ControllerMachine:
             next_producer_id=read.next_producer_id,
             producer_ids_version=read.producer_ids_version,
             broker_configs=dict(read.broker_configs),
+            security=read.security,
         )
         interrupted = core.begin_again(cluster)
         self._configs.loaded()
@@ -381,7 +395,13 @@ class ControllerMachine:
     def _answered(self, event: OrdersAnswered) -> None:
         if _epoch(self._core.cluster, event.broker_id) != event.broker_epoch:
             return
-        request, results = event.request, event.response.partitions
+        request = event.request
+        if isinstance(request, UpdateSecurityRequest):
+            self._acknowledgements.order_answered(
+                event.broker_id, event.broker_epoch, event.response
+            )
+            return
+        results = event.response.partitions
         if isinstance(request, replication.StopReplicaRequest):
             self._deletion.replicas_stopped(event.broker_id, request.partitions, results)
         elif isinstance(request, replication.LeaderAndIsrRequest):
@@ -489,6 +509,11 @@ class ControllerMachine:
             admin.CreatePartitionsRequest: _Served(self._topics.grow),
             admin.AlterConfigsRequest: _Served(self._configs.alter, True),
             admin.ElectLeadersRequest: _Served(_by_id(self._leadership.elect_leaders)),
+            acls.DescribeAclsRequest: _Served(self._acls.describe, True),
+            acls.CreateAclsRequest: _Served(self._acls.create, True),
+            acls.DeleteAclsRequest: _Served(self._acls.delete),
+            users.DescribeUsersRequest: _Served(self._users.describe, True),
+            users.AlterUsersRequest: _Served(self._users.alter),
         }
 
     def _delete_topics(self, event: RequestReceived, request: admin.DeleteTopicsRequest) -> None:
@@ -497,6 +522,7 @@ class ControllerMachine:
 
     def _time_reached(self) -> Steps[None]:
         self._topics.expire()
+        self._acknowledgements.expire()
         if self._order_again_at is not None and self._order_again_at <= self._core.now:
             self._order_again_at = None
             for name, index in sorted(self._unheeded):

@@ -11,6 +11,8 @@ Rules
   long. It is made once for all brokers that are to be told the same, and so is its encoding
   (:class:`Whole`). Whatever else is long goes as several orders, but for one: LeaderAndIsr that
   lists all replicas of a broker. How many these may be is bounded (``order_sizes``).
+* UpdateSecurity goes before all of them, so that a new broker knows whom it may serve before it
+  leads anything.
 * UpdateMetadata lists deleted partitions (leader -2) before the others, for the same reason.
 """
 
@@ -19,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from oncelog_controller import security_orders
+from oncelog_controller.security_orders import SecurityOrder
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
@@ -29,6 +33,7 @@ from oncelog_protocol.messages.replication import (
     TopicOverrides,
     UpdateMetadataRequest,
 )
+from oncelog_protocol.messages.security import UpdateSecurityRequest
 from oncelog_protocol.schema import Shared
 from oncelog_protocol.types import TopicPartition
 
@@ -38,7 +43,9 @@ DELETED_LEADER = -2
 SLICE_PARTITIONS = 500
 """Partitions of one request, and configs: some 150 KB with long names, and 2 ms to encode."""
 
-OrderRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+OrderRequest = (
+    LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest | UpdateSecurityRequest
+)
 Slice = tuple[Shared[LeaderAndIsrPartition], Shared[TopicOverrides]]
 Stops = dict[tuple[TopicPartition, str], StopPartition]
 
@@ -79,6 +86,8 @@ class Orders:
     stops: Stops = field(default_factory=dict)
     whole: Whole | None = None
     """``metadata`` and ``configs`` were taken from this, as long as they are just that."""
+    security: SecurityOrder | None = None
+    """The broker decides by this from then on; None says nothing of it."""
 
     def add_replica(self, state: LeaderAndIsrPartition) -> None:
         """Tell the broker of a replica that it has."""
@@ -103,10 +112,15 @@ class Orders:
         self.add_metadata()
         self.broker_configs = configs
 
+    def add_security(self, order: SecurityOrder) -> None:
+        """Add what has changed of the cluster's security, or all of it."""
+        self.security = order if self.security is None else self.security.merged_with(order)
+
     @property
     def empty(self) -> bool:
         """Return whether there is nothing to say."""
-        return self.replicas is None and self.metadata is None and not self.stops
+        nothing = self.replicas is None and self.metadata is None and self.security is None
+        return nothing and not self.stops
 
     def merged_with(self, newer: Orders) -> Orders:
         """Return both; ``newer`` decides where they speak of the same thing."""
@@ -141,18 +155,29 @@ class Orders:
                 self.broker_configs if newer.broker_configs is None else newer.broker_configs
             ),
             stops=stops,
+            security=(
+                newer.security
+                if self.security is None
+                else self.security.merged_with(newer.security)
+            ),
         )
 
     def description(self) -> Orders:
-        """Return only what describes the whole cluster."""
-        return Orders(
-            self.live_brokers,
-            metadata=self.metadata,
-            metadata_full=True,
-            configs=self.configs,
-            broker_configs=self.broker_configs,
-            whole=self.whole,
-        )
+        """Return only what describes the whole cluster, or all of its security."""
+        whole = Orders(self.live_brokers)
+        if self.security is not None and self.security.full:
+            whole.security = self.security
+        if self.metadata_full:
+            whole.metadata, whole.metadata_full = self.metadata, True
+            whole.configs, whole.broker_configs = self.configs, self.broker_configs
+            whole.whole = self.whole
+        return whole
+
+    def of_kind(self, request: OrderRequest) -> Orders:
+        """Return what of a description a message of this kind is a slice of."""
+        if isinstance(request, UpdateSecurityRequest):
+            return Orders(live_brokers=[], security=self.security)
+        return replace(self, security=None)
 
     def requests(
         self,
@@ -180,6 +205,8 @@ class Orders:
                 name in self.replicas for name, _ in self.stops
             )
             out.insert(0 if again else len(out), stop)
+        if self.security is not None:
+            out[:0] = self.security.requests(head)
         return out
 
     def _leader_and_isr(
@@ -255,10 +282,19 @@ def _of_topics(
 
 
 def is_slice(request: OrderRequest) -> bool:
-    """Return whether it is a part of a description of the whole cluster."""
+    """Return whether it is a part of a description of the whole cluster, or of its security."""
+    if isinstance(request, UpdateSecurityRequest):
+        return not (request.first and request.last)
     if not isinstance(request, UpdateMetadataRequest):
         return False
     return request.full and not (request.first and request.last)
+
+
+def weight(request: OrderRequest) -> int:
+    """Return how many partitions a message lists, or ACLs, which take as long."""
+    if isinstance(request, UpdateSecurityRequest):
+        return security_orders.weight(request)
+    return len(request.partitions)
 
 
 def _merge(
@@ -298,20 +334,24 @@ def _merge_configs(
 
 def bundle(requests: Sequence[OrderRequest], described: Orders | None = None) -> Orders | None:
     """Return the bundle that unanswered ``requests`` amount to, oldest first: what is to be sent
-    again. Slices among them stand for all of ``described``."""
+    again. Slices among them stand for all that ``described`` has of their kind."""
     whole: Orders | None = None
-    told = False
+    told: set[type] = set()
     for request in requests:
-        sliced = described is not None and is_slice(request)
-        if sliced and told:
-            continue
-        orders = described if described is not None and sliced else _unpack(request)
-        told = told or sliced
+        if described is not None and is_slice(request):
+            if type(request) in told:
+                continue
+            told.add(type(request))
+            orders = described.of_kind(request)
+        else:
+            orders = _unpack(request)
         whole = orders if whole is None else whole.merged_with(orders)
     return whole
 
 
 def _unpack(request: OrderRequest) -> Orders:
+    if isinstance(request, UpdateSecurityRequest):
+        return Orders(live_brokers=[], security=security_orders.told(request))
     if isinstance(request, StopReplicaRequest):
         stops = {(TopicPartition(s.topic, s.partition), s.topic_id): s for s in request.partitions}
         return Orders(live_brokers=[], stops=stops)

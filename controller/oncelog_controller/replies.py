@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog_protocol.errors import NO_ERROR, error_for
-from oncelog_protocol.messages import admin, replication, transactions
+from oncelog_protocol.messages import acls, admin, replication, transactions, users
 from oncelog_protocol.messages.base import Request
 
 
@@ -40,6 +40,19 @@ def refusal(request: Request, code: int, message: str | None = None) -> Any:
                 for target in request.partitions or []
             ],
         )
+    if isinstance(request, acls.DescribeAclsRequest):
+        return acls.DescribeAclsResponse(code, text)
+    if isinstance(request, acls.CreateAclsRequest):
+        return acls.CreateAclsResponse(code, [acls.CreatedAcl(code, text) for _ in request.entries])
+    if isinstance(request, acls.DeleteAclsRequest):
+        return acls.DeleteAclsResponse(
+            code, [acls.DeletedAcls(code, text) for _ in request.filters]
+        )
+    if isinstance(request, users.DescribeUsersRequest):
+        return users.DescribeUsersResponse(code, text)
+    if isinstance(request, users.AlterUsersRequest):
+        results = [users.AlteredUser(wish.name, code, text) for wish in request.wishes]
+        return users.AlterUsersResponse(code, results)
     if isinstance(request, replication.AlterPartitionRequest):
         return replication.AlterPartitionResponse(code)
     if isinstance(request, replication.ControlledShutdownRequest):

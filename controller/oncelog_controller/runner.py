@@ -48,6 +48,7 @@ from oncelog_protocol.messages.base import Request
 from oncelog_protocol.types import NO_BROKER, NO_EPOCH
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.clock import WallClock
+from oncelog_runtime.dialer import PLAIN, Dialer
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
@@ -83,6 +84,7 @@ class ControllerRunner:
         entropy: Entropy,
         config: ControllerConfig,
         tasks: Tasks,
+        dialer: Dialer = PLAIN,
         safeguards: ControllerSafeguards = SAFE,
         settings: BrokerSettings | None = None,
     ) -> None:
@@ -91,6 +93,7 @@ class ControllerRunner:
         self._clock = clock
         self._entropy = entropy
         self._config = config
+        self._dialer = dialer
         self._safeguards = safeguards
         self._settings = settings
         self._tasks = tasks
@@ -229,6 +232,7 @@ class ControllerRunner:
             suspected=refused,
             evidence=self._evidence,
             cluster_id=self._cluster_id,
+            dialer=self._dialer,
             safeguards=self._safeguards,
             stats=self.stats,
             settings=self._settings,
@@ -353,6 +357,7 @@ class ControllerRunner:
             meant=meant(self._cluster_id, incumbent.broker_id),
             own_broker_id=self._broker_id,
             connect_timeout_s=self._config.connect_timeout_ms / 1000,
+            dialer=self._dialer,
             on_up=on_up,
             on_down=lambda: None,
             on_refused=on_refused,

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from oncelog_controller.security import ClusterSecurity
 from oncelog_controller.transitions import (
     PartitionCause,
     PartitionPhase,
@@ -310,6 +311,8 @@ class ClusterState:
     next_producer_id: int = 0
     """The first that was not given; ``UNKNOWN_PRODUCER_IDS`` when its node is damaged."""
     producer_ids_version: int = 0
+    security: ClusterSecurity | None = None
+    """None: brokers do not decide by ACLs, and nothing is kept for it."""
 
     def replace_brokers(
         self, brokers: dict[int, BrokerRegistration], gone: Collection[int]

@@ -65,10 +65,12 @@ from oncelog_controller.store import (
     WatchEvent,
 )
 from oncelog_controller.suspicions import Suspicions
+from oncelog_controller.user_nodes import SECRET_BYTES
 from oncelog_protocol.errors import NotControllerError, RequestTimedOutError
 from oncelog_protocol.identity import NO_CLUSTER
 from oncelog_protocol.messages.admin import CreateTopicsRequest
 from oncelog_protocol.messages.base import Request
+from oncelog_runtime.dialer import PLAIN, Dialer
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
@@ -104,6 +106,7 @@ class ControllerTerm:
         suspected: frozenset[tuple[int, int]],
         evidence: Evidence,
         cluster_id: str = NO_CLUSTER,
+        dialer: Dialer = PLAIN,
         safeguards: ControllerSafeguards = SAFE,
         stats: ControllerStats | None = None,
         settings: BrokerSettings | None = None,
@@ -117,6 +120,8 @@ class ControllerTerm:
         self._entropy = entropy
         self._suspected = suspected
         self._loop = asyncio.get_running_loop()
+        self._acls = config.acls
+        self._secret = entropy.fork("secret").token(SECRET_BYTES) if config.users else None
         self._machine = ControllerMachine(broker_id, config, safeguards, stats, settings)
         self._tasks = Tasks(f"controller-{broker_id}-suspicions")
         self._gateway = BrokerGateway(
@@ -124,6 +129,7 @@ class ControllerTerm:
             controller_epoch=won.controller_epoch,
             cluster_id=cluster_id,
             config=config,
+            dialer=dialer,
             report=self._report,
             suspicions=self._suspicions(evidence, safeguards),
             on_fenced=self._fenced,
@@ -380,6 +386,8 @@ class ControllerTerm:
                 self.won.controller_epoch,
                 self.won.epoch_version,
                 self._registrations_changed,
+                acls=self._acls,
+                secret=self._secret,
             )
             await self._process(ClusterLoaded(cluster, self._suspected))
             self._suspected = frozenset()

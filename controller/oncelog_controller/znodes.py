@@ -23,6 +23,10 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own [Z17].
                                            gone when N has objected
 /admin/lossy_directories/N                 which directories of broker N have failed, and may have
                                            lost what counted there unsynced; under which epoch
+/security/...                              ACLs, and the version of all that is below, where
+                                           brokers decide by ACLs (``security_nodes``); users
+                                           and the cluster's secret, where somebody may
+                                           authenticate (``user_nodes``)
 =========================================  =======================================================
 """
 
@@ -145,12 +149,12 @@ def accusation_path(broker_id: int, accuser_id: int) -> str:
 
 def encode_accusation(broker_epoch: int) -> bytes:
     """Encode /accusations/N/M: the life that is meant."""
-    return _dump({"broker_epoch": broker_epoch})
+    return dump({"broker_epoch": broker_epoch})
 
 
 def decode_accusation(path: str, data: bytes) -> int:
     """Return the broker epoch that is meant. :raises CorruptNodeError:"""
-    return _int(_load(path, data), "broker_epoch", path)
+    return _int(load(path, data), "broker_epoch", path)
 
 
 def lossy_directories_path(broker_id: int) -> str:
@@ -161,13 +165,13 @@ def lossy_directories_path(broker_id: int) -> str:
 def encode_lossy(epochs: Mapping[str, int]) -> bytes:
     """Encode /admin/lossy_directories/N: by directory id, the broker epoch under which it
     failed."""
-    return _dump({"directories": dict(epochs)})
+    return dump({"directories": dict(epochs)})
 
 
 def decode_lossy(broker_id: int, data: bytes) -> dict[str, int]:
     """Return broker epochs by directory id. :raises CorruptNodeError:"""
     path = lossy_directories_path(broker_id)
-    directories = _load(path, data).get("directories")
+    directories = load(path, data).get("directories")
     if not isinstance(directories, dict):
         raise CorruptNodeError(f"{path}: directories are not there")
     return {name: _int(directories, name, path) for name in directories}
@@ -175,39 +179,39 @@ def decode_lossy(broker_id: int, data: bytes) -> dict[str, int]:
 
 def encode_cluster_id(cluster_id: str) -> bytes:
     """Encode /cluster/id."""
-    return _dump({"id": cluster_id})
+    return dump({"id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
     """Return the id. :raises CorruptNodeError:"""
-    return _text(_load(CLUSTER_ID, data), "id", CLUSTER_ID)
+    return _text(load(CLUSTER_ID, data), "id", CLUSTER_ID)
 
 
 def encode_clock(now_ms: int) -> bytes:
     """Encode /brokers/clocks/N, in milliseconds since 1970."""
-    return _dump({"now_ms": now_ms})
+    return dump({"now_ms": now_ms})
 
 
 def decode_clock(name: str, data: bytes) -> int:
     """Return milliseconds since 1970. :raises CorruptNodeError:"""
     path = f"{CLOCKS}/{name}"
-    return _int(_load(path, data), "now_ms", path)
+    return _int(load(path, data), "now_ms", path)
 
 
 def encode_controller(broker_id: int, controller_epoch: int) -> bytes:
     """Encode /controller."""
-    return _dump({"broker_id": broker_id, "controller_epoch": controller_epoch})
+    return dump({"broker_id": broker_id, "controller_epoch": controller_epoch})
 
 
 def decode_controller(data: bytes) -> tuple[int, int]:
     """Return (broker id, controller epoch). :raises CorruptNodeError:"""
-    value = _load(CONTROLLER, data)
+    value = load(CONTROLLER, data)
     return _int(value, "broker_id", CONTROLLER), _int(value, "controller_epoch", CONTROLLER)
 
 
 def encode_producer_ids(next_producer_id: int) -> bytes:
     """Encode /producer_ids."""
-    return _dump({"next_producer_id": next_producer_id})
+    return dump({"next_producer_id": next_producer_id})
 
 
 def decode_producer_ids(data: bytes) -> int:
@@ -217,17 +221,17 @@ def decode_producer_ids(data: bytes) -> int:
     """
     if not data:
         return 0
-    return _int(_load(PRODUCER_IDS, data), "next_producer_id", PRODUCER_IDS)
+    return _int(load(PRODUCER_IDS, data), "next_producer_id", PRODUCER_IDS)
 
 
 def encode_epoch(controller_epoch: int) -> bytes:
     """Encode /controller_epoch."""
-    return _dump({"controller_epoch": controller_epoch})
+    return dump({"controller_epoch": controller_epoch})
 
 
 def decode_epoch(data: bytes) -> int:
     """Return the epoch. :raises CorruptNodeError:"""
-    return _int(_load(CONTROLLER_EPOCH, data), "controller_epoch", CONTROLLER_EPOCH)
+    return _int(load(CONTROLLER_EPOCH, data), "controller_epoch", CONTROLLER_EPOCH)
 
 
 def encode_broker(
@@ -254,14 +258,14 @@ def encode_broker(
             }
             for listed in claim.listed
         ]
-    return _dump(value)
+    return dump(value)
 
 
 def decode_broker(broker_id: int, data: bytes, stat: NodeStat) -> BrokerRegistration:
     """Return a registration with its epoch. One of an older release says nothing of its data, and
     is not believed to have kept any. :raises CorruptNodeError:"""
     path = broker_path(broker_id)
-    value = _load(path, data)
+    value = load(path, data)
     rack = value.get("rack")
     listeners = value.get("listeners")
     if not isinstance(listeners, list) or not (rack is None or isinstance(rack, str)):
@@ -309,19 +313,19 @@ def _listed(value: dict[str, Any], path: str) -> tuple[KeptPartitions, ...]:
 
 def encode_topic(topic_id: str, assignment: Sequence[Sequence[int]]) -> bytes:
     """Encode /brokers/topics/T."""
-    return _dump({"topic_id": topic_id, "replicas": [list(replicas) for replicas in assignment]})
+    return dump({"topic_id": topic_id, "replicas": [list(replicas) for replicas in assignment]})
 
 
 def decode_topic(topic: str, data: bytes) -> tuple[str, list[list[int]]]:
     """Return (topic id, replicas by partition). :raises CorruptNodeError:"""
     path = topic_path(topic)
-    value = _load(path, data)
+    value = load(path, data)
     return _text(value, "topic_id", path), _assignment(value, path)
 
 
 def encode_state(state: PartitionState) -> bytes:
     """Encode .../state; the version is the node's own."""
-    return _dump(
+    return dump(
         {
             "leader": state.leader,
             "leader_epoch": state.leader_epoch,
@@ -339,7 +343,7 @@ def decode_state(topic: str, partition: int, data: bytes, stat: NodeStat) -> Par
     """Return a partition's state. One of an older release has no broker epochs: its members were
     complete when it was written, at the node's mzxid. :raises CorruptNodeError:"""
     path = state_path(topic, partition)
-    value = _load(path, data)
+    value = load(path, data)
     isr = tuple(_ints(value.get("isr"), path))
     epochs = value.get("broker_epochs", {str(member): stat.mzxid for member in isr})
     if not isinstance(epochs, dict) or not all(
@@ -361,7 +365,7 @@ def decode_state(topic: str, partition: int, data: bytes, stat: NodeStat) -> Par
 
 def encode_config(overrides: Mapping[str, str]) -> bytes:
     """Encode /config/topics/T or /config/brokers/N."""
-    return _dump({"config": {key: overrides[key] for key in sorted(overrides)}})
+    return dump({"config": {key: overrides[key] for key in sorted(overrides)}})
 
 
 def decode_config(topic: str, data: bytes) -> dict[str, str]:
@@ -382,7 +386,7 @@ def decode_broker_config(name: str, data: bytes) -> tuple[int, dict[str, str]]:
 
 
 def _config(path: str, data: bytes) -> dict[str, str]:
-    config = _load(path, data).get("config")
+    config = load(path, data).get("config")
     if not isinstance(config, dict) or not all(
         isinstance(key, str) and isinstance(text, str) for key, text in config.items()
     ):
@@ -393,21 +397,23 @@ def _config(path: str, data: bytes) -> dict[str, str]:
 def encode_tombstone(topic: str, topic_id: str, assignment: Sequence[Sequence[int]]) -> bytes:
     """Encode /admin/delete_topics/T.ID."""
     replicas = [list(each) for each in assignment]
-    return _dump({"topic": topic, "topic_id": topic_id, "replicas": replicas})
+    return dump({"topic": topic, "topic_id": topic_id, "replicas": replicas})
 
 
 def decode_tombstone(name: str, data: bytes) -> tuple[str, str, list[list[int]]]:
     """Return (topic, topic id, replicas by partition). :raises CorruptNodeError:"""
     path = f"{DELETED_TOPICS}/{name}"
-    value = _load(path, data)
+    value = load(path, data)
     return _text(value, "topic", path), _text(value, "topic_id", path), _assignment(value, path)
 
 
-def _dump(value: dict[str, Any]) -> bytes:
+def dump(value: dict[str, Any]) -> bytes:
+    """Encode a node, with the version of its format."""
     return json.dumps({"version": FORMAT_VERSION, **value}, separators=(",", ":")).encode()
 
 
-def _load(path: str, data: bytes) -> dict[str, Any]:
+def load(path: str, data: bytes) -> dict[str, Any]:
+    """Return what a node holds. :raises CorruptNodeError:"""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as exc:

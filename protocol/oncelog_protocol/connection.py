@@ -3,7 +3,7 @@
 ::
 
     request  := [api_key, api_version, correlation_id, client_id, body]
-    response := [correlation_id, body]
+    response := [correlation_id, body] or [correlation_id, body, throttle_ms]
 
 Rules
 -----
@@ -13,6 +13,8 @@ Rules
   connection, on both ends, before anything else is served: nothing that was sent behind it is read.
 * Responses come in the order of their requests. A response without a request, or out of turn, ends
   the connection.
+* A response may tell how long to send nothing but what is never held (``quotas.NEVER_HELD``), to
+  those that said by version 2 of ApiVersions that they take it (KIP-219).
 * A message names its record batches by spans of the payload. Spans fill it from the first byte to
   the last, one after the other; that is checked when sending and again when receiving.
 * What arrives is a message or a :class:`RemoteProtocolError`, or the :class:`ApiError` by which a
@@ -22,7 +24,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -39,11 +41,14 @@ from oncelog_protocol.frame import Frame, FrameReader, encode_frame
 from oncelog_protocol.identity import UNKNOWN, Identity, Introduction, misfit
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
+from oncelog_protocol.quotas import NEVER_HELD
 from oncelog_protocol.registry import REQUESTS, negotiate
 from oncelog_protocol.types import NO_BROKER, Buffer
 
 _CORRELATION_ID_MAX = 2**31 - 1
 _INT16_MIN, _INT16_MAX = -(2**15), 2**15 - 1
+THROTTLE_SINCE = 2
+"""This version of ApiVersions says that its asker takes a throttle time."""
 _NOTHING = memoryview(b"")
 
 
@@ -53,6 +58,8 @@ class Reply(NamedTuple):
     correlation_id: int
     message: Any
     payload: memoryview
+    throttle_ms: int = 0
+    """So long, from now on, nothing that can be held is to be sent on this connection."""
 
 
 @dataclass(slots=True)
@@ -120,6 +127,11 @@ class ClientConnection:
         self._last_correlation_id = -1
 
     @property
+    def meant_broker_id(self) -> int:
+        """Return the id of the broker that is looked for; -1 is any."""
+        return self._meant.broker_id
+
+    @property
     def in_flight(self) -> int:
         """Return the number of requests sent and not answered."""
         return len(self._pending)
@@ -171,6 +183,10 @@ class ClientConnection:
             )
         return self._encode(request, version, payload, expect_response)
 
+    def may_be_held(self, request: Request) -> bool:
+        """Return whether ``request`` has to wait while the connection is held."""
+        return request.api_key not in NEVER_HELD
+
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Return where the transport writes next; see :meth:`FrameReader.get_buffer`."""
         return self._reader.get_buffer(sizehint)
@@ -200,8 +216,12 @@ class ClientConnection:
 
     def _reply(self, frame: Frame) -> Reply:
         head, payload = frame
-        if len(head) != 2:
+        takes_throttle = self._hello_version >= THROTTLE_SINCE
+        if len(head) != 2 and not (takes_throttle and len(head) == 3):
             raise RemoteProtocolError(f"response: an array of {len(head)}, not of 2")
+        throttle_ms = head[2] if len(head) == 3 else 0
+        if type(throttle_ms) is not int or not 0 <= throttle_ms <= limits.THROTTLE_MS_MAX:
+            raise RemoteProtocolError("response: the throttle time does not hold")
         if not self._pending:
             raise RemoteProtocolError("response: nothing was asked")
         correlation_id, response, version = self._pending.popleft()
@@ -213,7 +233,7 @@ class ClientConnection:
         _verify_spans(message, payload)
         if not self.versions and type(message) is ApiVersionsResponse:
             self._greeted(message)
-        return Reply(correlation_id, message, payload)
+        return Reply(correlation_id, message, payload, throttle_ms)
 
     def _greeted(self, answer: ApiVersionsResponse) -> None:
         if answer.error_code == UnsupportedVersionError.code:
@@ -250,25 +270,36 @@ class ServerConnection:
     """It is the answering end.
 
     :param reuse: payloads are valid only until the next :meth:`get_buffer` (see FrameReader).
-    :param frame_bytes_max: may be raised later, when the peer has authenticated.
     :param identity: who answers.
     :param between_brokers: askers must name themselves: version 0 of ApiVersions is refused.
+    :param authenticates: the asker is known only once :meth:`trust` was called, not with its first
+        exchange already.
+
+    Little is taken from an asker that is not known yet: small frames in a small buffer, few bytes
+    in all, and ApiVersions twice at most.
     """
 
     def __init__(
         self,
         *,
         reuse: bool = True,
-        frame_bytes_max: int = limits.FRAME_BYTES_MAX,
         identity: Identity = UNKNOWN,
         between_brokers: bool = False,
+        authenticates: bool = False,
     ) -> None:
         self.introduction = Introduction()
         """What the asker has said of itself and of us; the first ApiVersions says it for good."""
         self._identity = identity
         self._between_brokers = between_brokers
+        self.known = False
+        """Whether the asker was greeted, and has authenticated where it must."""
+        self._authenticates = authenticates
+        frame_bytes_max = limits.FRAME_BYTES_MAX_UNAUTHENTICATED
         self._reader = FrameReader(frame_bytes_max=frame_bytes_max, reuse=reuse)
+        self._stranger_bytes = 0
+        self._hellos = 0
         self._greeted = False
+        self._takes_throttle = False
         self._over = False
         self._client_id = ""
 
@@ -277,9 +308,15 @@ class ServerConnection:
         """Return the size of the largest request frame that is accepted."""
         return self._reader.frame_bytes_max
 
-    @frame_bytes_max.setter
-    def frame_bytes_max(self, value: int) -> None:
-        self._reader.limit(value)
+    def trust(self) -> None:
+        """Take requests of any size from now on: the asker is known."""
+        self.known = True
+        self._reader.limit(limits.FRAME_BYTES_MAX)
+
+    @property
+    def opening(self) -> bytes:
+        """Return the first bytes, at most 16, of what no request was made of."""
+        return self._reader.opening
 
     @property
     def partial(self) -> bool:
@@ -304,17 +341,41 @@ class ServerConnection:
 
         :raises RemoteProtocolError: the peer broke the protocol; the connection is over.
         """
+        if not self.known:
+            return self._from_stranger(nbytes)
+        return self._requests(self._reader.received(nbytes))
+
+    def _from_stranger(self, nbytes: int) -> list[IncomingRequest]:
+        self._stranger_bytes += nbytes
+        if self._stranger_bytes > limits.UNAUTHENTICATED_BYTES_MAX:
+            raise RemoteProtocolError(
+                f"more than {limits.UNAUTHENTICATED_BYTES_MAX} bytes before the peer is known"
+            )
+        requests = self._requests(self._reader.received(nbytes))
+        if requests and self._reader.partial and not self._over:
+            # What is behind the first exchange may be larger, if that made the peer known.
+            requests += self._requests(self._reader.received(0))
+        return requests
+
+    def _requests(self, frames: Iterable[Frame]) -> list[IncomingRequest]:
         requests: list[IncomingRequest] = []
-        for frame in self._reader.received(nbytes):
+        for frame in frames:
             if self._over:
                 break
             requests.append(self._request(frame))
         return requests
 
     def encode_response(
-        self, incoming: IncomingRequest, message: Any, payload: Sequence[Buffer] = ()
+        self,
+        incoming: IncomingRequest,
+        message: Any,
+        payload: Sequence[Buffer] = (),
+        *,
+        throttle_ms: int = 0,
     ) -> list[Buffer]:
         """Return the buffers to send in answer to ``incoming``, in its version.
+
+        ``throttle_ms`` says how long to wait; an asker that does not take it is not told.
 
         A request with ``error`` set is answered with an ApiVersionsResponse of version 0, which
         says what is spoken here.
@@ -333,7 +394,10 @@ class ServerConnection:
                 else f"{type(message).__name__} does not answer a request that is not spoken here"
             )
         _check_spans(message, payload)
-        return encode_frame([incoming.correlation_id, schema.encode(message, version)], payload)
+        head = [incoming.correlation_id, schema.encode(message, version)]
+        if throttle_ms and self._takes_throttle:
+            head.append(throttle_ms)
+        return encode_frame(head, payload)
 
     def _request(self, frame: Frame) -> IncomingRequest:
         head, payload = frame
@@ -369,6 +433,9 @@ class ServerConnection:
 
     def _introduce(self, incoming: IncomingRequest, hello: ApiVersionsRequest) -> None:
         """Compare whom the asker means with who is here."""
+        self._hellos += 1
+        if not self.known and self._hellos > limits.UNAUTHENTICATED_HELLOS_MAX:
+            raise RemoteProtocolError(f"{self._hellos} ApiVersions before authentication")
         if self._between_brokers and incoming.api_version == 0:
             incoming.message = None
             incoming.error = UnsupportedVersionError(
@@ -383,8 +450,11 @@ class ServerConnection:
             incoming.is_last = self._over = True
         elif not self._greeted:
             self._greeted = True
+            self._takes_throttle = incoming.api_version >= THROTTLE_SINCE
             addressed = meant.whole and self._identity.whole
             self.introduction = Introduction(hello.own_broker_id, addressed)
+            if not self._authenticates:
+                self.trust()
 
 
 def _is_legal_client_id(value: object) -> bool:

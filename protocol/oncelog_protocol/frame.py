@@ -17,6 +17,9 @@ Rules
   front of the buffer.
 * While one large frame arrives, the transport is given room up to its end and not beyond, so that
   the next frame begins at the front and nothing has to move.
+* A reader of small frames serves a peer that is not known yet: its buffer begins with 4 KiB and
+  only doubles as it fills. A frame above the limit that comes behind others is left to the next
+  call, for they may raise the limit.
 * After an error the reader is dead and raises the same error again.
 """
 
@@ -100,13 +103,14 @@ class FrameReader:
         "_oversized_rounds",
         "_reuse",
         "_shared",
+        "_small",
         "_start",
         "_view",
         "frame_bytes_max",
     )
 
     def __init__(self, *, frame_bytes_max: int, reuse: bool) -> None:
-        self.frame_bytes_max = frame_bytes_max
+        self.limit(frame_bytes_max)
         self._reuse = reuse
         self._view = EMPTY
         # Unparsed bytes are view[start:end]; needed is the size of the frame that begins at start,
@@ -125,6 +129,7 @@ class FrameReader:
     def limit(self, frame_bytes_max: int) -> None:
         """Accept larger frames, or only smaller ones."""
         self.frame_bytes_max = frame_bytes_max
+        self._small = frame_bytes_max <= BUFFER_BYTES_MIN
 
     @property
     def partial(self) -> bool:
@@ -136,16 +141,22 @@ class FrameReader:
         """Return the memory that the reader holds at the moment."""
         return len(self._view)
 
+    @property
+    def opening(self) -> bytes:
+        """Return the first bytes, at most 16, of what no frame was made of."""
+        return bytes(self._view[self._start : min(self._end, self._start + 16)])
+
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Return room for the transport to write into; it is never empty.
 
         With ``reuse`` this ends the life of all payloads handed out before.
         """
         start, end = self._start, self._end
+        usual = FIRST_BUFFER_BYTES if self._small else BUFFER_BYTES_MIN
         if start == end:
             self._start = self._end = 0
-            if end == len(self._view) < BUFFER_BYTES_MIN:
-                self._adopt(BUFFER_BYTES_MIN if end else FIRST_BUFFER_BYTES, 0, 0)
+            if end == len(self._view) < usual:
+                self._adopt(usual if end else FIRST_BUFFER_BYTES, 0, 0)
             if self._reuse and len(self._view) > BUFFER_KEPT_BYTES:
                 self._shrink_when_long_too_large(end)
             if OWN_READ_BYTES_MIN <= self._earned_bytes < len(self._view):
@@ -159,7 +170,7 @@ class FrameReader:
             self._start, self._end = start, end = 0, length
         if end == capacity:
             # Full, so the frame is longer than the buffer: what has come is what it may claim.
-            capacity = max(2 * capacity, BUFFER_BYTES_MIN)
+            capacity = max(2 * capacity, usual)
             if self._shared is not None:
                 capacity = min(capacity, needed)
             self._adopt(capacity, start, end)
@@ -199,6 +210,9 @@ class FrameReader:
             size, head_bytes = PREFIX.unpack_from(view, start)
             needed = size + limits.FRAME_SIZE_BYTES
             if needed > self.frame_bytes_max or size - 4 < head_bytes or not head_bytes:
+                if frames and self._small:
+                    needed = 0
+                    break
                 raise _illegal_prefix(size, head_bytes, self.frame_bytes_max)
             if head_bytes > limits.HEAD_BYTES_MAX:
                 raise _illegal_prefix(size, head_bytes, self.frame_bytes_max)
@@ -219,7 +233,8 @@ class FrameReader:
                 self._earned_bytes = needed
             needed = 0
         self._start = start
-        if end - start < limits.FRAME_PREFIX_BYTES and end - start >= limits.FRAME_SIZE_BYTES:
+        waits = self._small and bool(frames)
+        if limits.FRAME_SIZE_BYTES <= end - start < limits.FRAME_PREFIX_BYTES and not waits:
             self._check_size_alone(start)
         self._needed = needed
         if not self._reuse:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from oncelog_protocol.messages import (
+    acls,
     admin,
+    authentication,
     fetch,
     groups,
     handshake,
@@ -11,9 +13,11 @@ from oncelog_protocol.messages import (
     offsets,
     produce,
     replication,
+    security,
     shared_transactions,
     transaction_admin,
     transactions,
+    users,
 )
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.handshake import ApiVersionRange
@@ -32,7 +36,9 @@ REQUESTS: dict[int, type[Request]] = {
         replication.UpdateMetadataRequest,
         replication.AlterPartitionRequest,
         replication.ControlledShutdownRequest,
+        security.UpdateSecurityRequest,
         handshake.ApiVersionsRequest,
+        authentication.AuthenticateRequest,
         admin.CreateTopicsRequest,
         admin.DeleteTopicsRequest,
         admin.DeleteRecordsRequest,
@@ -41,6 +47,11 @@ REQUESTS: dict[int, type[Request]] = {
         admin.AlterConfigsRequest,
         admin.DescribeLogDirsRequest,
         admin.ElectLeadersRequest,
+        acls.DescribeAclsRequest,
+        acls.CreateAclsRequest,
+        acls.DeleteAclsRequest,
+        users.DescribeUsersRequest,
+        users.AlterUsersRequest,
         transactions.InitPidRequest,
         transactions.AllocateProducerIdsRequest,
         transactions.AddPartitionsToTxnRequest,

@@ -5,6 +5,8 @@ Rules:
 - a channel has one life: it is opened, it dies once, it is never reopened;
 - replies arrive in the order of the requests, so callbacks wait in one queue, and a call that gives
   up closes the channel: its late reply would be taken for the next call's;
+- an answer may say that nothing is to be sent for a time (KIP-219): the channel is held then. Calls
+  wait by themselves; whoever sends looks at ``paused`` first, and waits in ``drain``;
 - every callback is called exactly once, on the loop, with a reply or with an error;
 - callbacks run inside the transport's read: bytes go from the socket's buffer to the callback
   without a copy, and a reply's payload may be valid only until the callback returns (the machine
@@ -33,6 +35,7 @@ __all__ = [
     "ClientMachine",
     "MatchedReply",
     "NotSentError",
+    "Protect",
     "ReplyCallback",
     "RequestChannel",
 ]
@@ -46,6 +49,11 @@ LINGER_S = 5.0
 """How long a closed channel may still flush what was written before it is cut off."""
 
 
+Protect = Callable[[asyncio.BufferedProtocol, str], asyncio.BufferedProtocol]
+"""It is called with a protocol and the host that is dialled, and returns what speaks to the socket
+on the protocol's behalf: ``ClientTls.protect``."""
+
+
 class MatchedReply(Protocol):
     """A reply is what the machine returns for one response."""
 
@@ -57,6 +65,9 @@ class MatchedReply(Protocol):
 
     @property
     def payload(self) -> memoryview: ...
+
+    @property
+    def throttle_ms(self) -> int: ...
 
 
 ReplyCallback = Callable[[Any, BaseException | None], None]
@@ -72,6 +83,9 @@ class ClientMachine(Protocol):
     @property
     def asks_again(self) -> bool: ...
 
+    @property
+    def meant_broker_id(self) -> int: ...
+
     def handshake(self) -> tuple[int, list[Buffer]]: ...
 
     def reconnect(self) -> None: ...
@@ -79,6 +93,8 @@ class ClientMachine(Protocol):
     def encode(
         self, request: Any, payload: Sequence[Buffer] = (), *, expect_response: bool = True
     ) -> tuple[int, list[Buffer]]: ...
+
+    def may_be_held(self, request: Any, /) -> bool: ...
 
     def get_buffer(self, sizehint: int, /) -> memoryview: ...
 
@@ -104,12 +120,19 @@ class RequestChannel(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[tuple[int, ReplyCallback]] = deque()
         self._closed = False
+        self._cause: BaseException | None = None
+        """The channel died of this."""
         self._paused = False
+        self._held_until = 0.0
+        self._release: asyncio.TimerHandle | None = None
         self._drainers: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._linger: asyncio.TimerHandle | None = None
         self.on_close: list[Callable[[BaseException | None], None]] = []
         """Called once each when the channel dies, with its cause; None when this side closed it."""
+        self.on_throttle: list[Callable[[float], None]] = []
+        """Called with each answer that holds the channel, with the seconds by which it does so for
+        longer."""
 
     @classmethod
     async def open(
@@ -119,17 +142,20 @@ class RequestChannel(asyncio.BufferedProtocol):
         machine: ClientMachine,
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        protect: Protect | None = None,
     ) -> RequestChannel:
-        """Connect and shake hands, both within ``connect_timeout_s`` seconds.
+        """Connect and shake hands, all within ``connect_timeout_s`` seconds; over TLS if
+        ``protect`` says so.
 
-        Raises OSError (ConnectionRefusedError when nobody listens), TimeoutError, the machine's
-        protocol errors and what it has to say of a peer that is not the one that was meant.
+        Raises OSError (ConnectionRefusedError when nobody listens, TlsError when TLS was not
+        agreed upon), TimeoutError, the machine's protocol errors and what it has to say of a peer
+        that is not the one that was meant.
         """
         channel = cls(machine, f"{host}:{port}")
         try:
             async with asyncio.timeout(connect_timeout_s):
                 try:
-                    await channel._connect(host, port)
+                    await channel._connect(host, port, protect)
                 except ChannelClosedError:
                     if not machine.asks_again:
                         raise
@@ -137,7 +163,7 @@ class RequestChannel(asyncio.BufferedProtocol):
                     # so, as older releases do.
                     machine.reconnect()
                     channel = cls(machine, channel.peer)
-                    await channel._connect(host, port)
+                    await channel._connect(host, port, protect)
         except BaseException as error:
             channel._die(None, "gave up while connecting", abort=True)
             if isinstance(error, TimeoutError) and not error.args:
@@ -150,15 +176,18 @@ class RequestChannel(asyncio.BufferedProtocol):
             raise
         return channel
 
-    async def _connect(self, host: str, port: int) -> None:
-        await self._loop.create_connection(lambda: self, host, port)
+    async def _connect(self, host: str, port: int, protect: Protect | None) -> None:
+        def make() -> asyncio.BufferedProtocol:
+            return self if protect is None else protect(self, host)
+
+        await self._loop.create_connection(make, host, port)
         await self._handshake()
         if self._machine.asks_again:
             await self._handshake()
 
     async def _handshake(self) -> None:
         if self._closed:
-            raise self._not_sent()
+            raise self._not_sent() from self._cause
         future: asyncio.Future[Any] = self._loop.create_future()
         correlation_id, buffers = self._machine.handshake()
         self._write(correlation_id, buffers, partial(_settle, future))
@@ -174,8 +203,14 @@ class RequestChannel(asyncio.BufferedProtocol):
 
     @property
     def paused(self) -> bool:
-        """Return whether the transport holds more unsent bytes than it likes: see ``drain``."""
-        return self._paused
+        """Return whether nothing should be sent now: the channel is held, or the transport has more
+        unsent bytes than it likes. See ``drain``."""
+        return self._paused or self.held
+
+    @property
+    def held(self) -> bool:
+        """Return whether the peer has told to wait."""
+        return self._release is not None
 
     @property
     def in_flight(self) -> int:
@@ -221,11 +256,16 @@ class RequestChannel(asyncio.BufferedProtocol):
     async def call(self, request: Any, payload: Sequence[Buffer] = (), *, timeout_s: float) -> Any:
         """Send a request and wait for its reply, at most ``timeout_s`` seconds.
 
+        On a held channel it first waits until it may be sent, at most ``timeout_s`` seconds, if it
+        is one that can be held; TimeoutError then leaves the channel open.
+
         Raises TimeoutError, after closing the channel; ChannelClosedError when it dies first, which
         is NotSentError when nothing was sent. Cancelling the call leaves the channel open: the late
         reply is dropped. With a machine that reuses its buffer only the message of the reply may be
         used, the payload is gone by the time the caller runs.
         """
+        if self.held and self._machine.may_be_held(request):
+            await self._wait_free(timeout_s)
         future: asyncio.Future[Any] = self._loop.create_future()
         self.send(request, payload, callback=partial(_settle, future))
         timer = self._loop.call_later(timeout_s, _expire, future)
@@ -248,14 +288,42 @@ class RequestChannel(asyncio.BufferedProtocol):
         return NotSentError(f"{self._peer}: the connection was closed already")
 
     async def drain(self) -> None:
-        """Wait until the transport takes more. Raises ChannelClosedError when the channel dies."""
+        """Wait until something may be sent. Raises NotSentError when the channel dies."""
         if self._closed:
             raise self._not_sent()
-        if not self._paused:
-            return
+        while self.paused:
+            await self._change()
+
+    async def _wait_free(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.held:
+                    await self._change()
+        except TimeoutError:
+            left_s = self._held_until - self._loop.time()
+            text = f"{self._peer}: a quota is exceeded, to be held for {left_s:.1f} s more"
+            raise TimeoutError(text) from None
+
+    async def _change(self) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._drainers.append(waiter)
         await waiter
+
+    def _hold(self, seconds: float) -> None:
+        """Send nothing that can be held for so long, from now on."""
+        now = self._loop.time()
+        longer_s = now + seconds - max(self._held_until, now)
+        if longer_s > 0:
+            self._held_until = now + seconds
+            if self._release is not None:
+                self._release.cancel()
+            self._release = self._loop.call_at(self._held_until, self._let_go)
+        for listener in self.on_throttle:
+            self._run(listener, max(longer_s, 0.0))
+
+    def _let_go(self) -> None:
+        self._release = None
+        self._wake_drainers()
 
     # ---- closing
 
@@ -273,6 +341,10 @@ class RequestChannel(asyncio.BufferedProtocol):
         if self._closed:
             return
         self._closed = True
+        self._cause = error
+        if self._release is not None:
+            self._release.cancel()
+            self._release = None
         if self._transport is not None:
             if abort:
                 self._transport.abort()
@@ -288,7 +360,7 @@ class RequestChannel(asyncio.BufferedProtocol):
         drainers, self._drainers = self._drainers, deque()
         for drainer in drainers:
             if not drainer.done():
-                drainer.set_exception(ChannelClosedError(f"{self._peer}: {reason}"))
+                drainer.set_exception(NotSentError(f"{self._peer}: {reason}"))
         listeners, self.on_close = self.on_close, []
         for listener in listeners:
             self._run(listener, error)
@@ -333,6 +405,8 @@ class RequestChannel(asyncio.BufferedProtocol):
                 unasked = ConnectionError("an answer came that was not asked for")
                 self._die(unasked, str(unasked), abort=True)
                 return
+            if reply.throttle_ms:
+                self._hold(reply.throttle_ms / 1000)
             self._run(self._waiting.popleft()[1], reply, None)
 
     def eof_received(self) -> bool:
@@ -353,6 +427,9 @@ class RequestChannel(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._wake_drainers()
+
+    def _wake_drainers(self) -> None:
         drainers, self._drainers = self._drainers, deque()
         for drainer in drainers:
             if not drainer.done():

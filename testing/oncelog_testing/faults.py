@@ -81,7 +81,7 @@ class Match:
             return False
         if not self.everything and context.client_id.startswith(OWN_CLIENT):
             return False
-        if context.internal and not (self.between_brokers or self.everything):
+        if context.is_broker and not (self.between_brokers or self.everything):
             return False
         if self.client_id is not None and context.client_id != self.client_id:
             return False
@@ -96,7 +96,7 @@ class Match:
 
 def sender_of(context: RequestContext) -> int | None:
     """Return the broker that sent a request; None for a client."""
-    found = _SENDER.match(context.client_id) if context.internal else None
+    found = _SENDER.match(context.client_id) if context.is_broker else None
     return None if found is None else int(found[1])
 
 
@@ -227,7 +227,7 @@ class FaultyDispatcher(RequestDispatcher):
     """It looks whether a fault is for a request before it is served."""
 
     def __init__(self, broker: Broker, plan: FaultPlan) -> None:
-        super().__init__(broker.tasks, broker.authorizer)
+        super().__init__(broker.tasks, broker.authorizer, quotas=broker.quotas)
         self._broker_id = broker.broker_id
         self._plan = plan
 

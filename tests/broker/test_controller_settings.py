@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.config import BrokerConfig
-from oncelog_broker.controller_settings import ControllerSettings, controller_config
+from oncelog_broker.controller_settings import (
+    ControllerSettings,
+    controller_config,
+    keeps_users,
+)
 from oncelog_protocol.errors import InvalidConfigError
 from oncelog_protocol.messages.admin import ConfigEntry
 
@@ -16,6 +20,13 @@ def test_settings_reach_the_controller() -> None:
     config = controller_config(CONFIG)
     assert config.num_partitions == 3
     assert config.defaults()["min_insync_replicas"] == "2"
+    assert not config.acls
+    assert not config.users
+    assert not keeps_users(CONFIG)
+    with_acls = CONFIG.model_copy(update={"authorizer": "acl"})
+    assert controller_config(with_acls).acls
+    assert controller_config(with_acls).users
+    assert keeps_users(with_acls)
 
 
 def test_what_is_set_while_brokers_run_goes_before() -> None:

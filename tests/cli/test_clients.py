@@ -9,16 +9,24 @@ from typing import Any
 
 import pytest
 
-from oncelog import Admin, Consumer, Producer
+from oncelog import Admin, Consumer, Producer, Security
 from oncelog.errors import ConfigurationError
 from oncelog.shared_transactions.transaction import SharedTransaction
 from oncelog_cli import clients
-from oncelog_cli.clients import client_options, known_options, settings_for, typed_options
+from oncelog_cli.clients import (
+    client_options,
+    client_security,
+    known_options,
+    settings_for,
+    typed_options,
+)
 from oncelog_cli.command_tree import leaves
 from oncelog_cli.exits import UsageError
 from oncelog_cli.invocation import Invocation, invoked
 from oncelog_cli.options import bootstrap_servers
 from oncelog_cli.profiles import Profile, Profiles, save_profiles
+from support.client_papers import ClientPapers
+from support.fake_cluster import FakeCluster
 from support.house import sources, tree
 from support.shell import oncelog
 
@@ -192,3 +200,55 @@ def test_what_takes_any_option_has_no_options_to_look_up() -> None:
 
     with pytest.raises(TypeError, match="give the class whose options they are"):
         settings_for(make)
+
+
+# ---- security ----------------------------------------------------------------------------------
+
+
+def test_security_comes_from_all_places_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client_security() is None
+    save_profiles(
+        Profiles("p", None, {"p": Profile("a:1", security={"ca_file": "p.pem", "tls": True})})
+    )
+    assert settings_for(Admin) == {"security": Security(ca_file="p.pem", tls=True)}
+    assert client_options() == {}
+    monkeypatch.setenv("ONCELOG_OPTIONS", "ssl.ca.location=~/e.pem linger_ms=1")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert client_security() == Security(ca_file="/home/me/e.pem", tls=True)
+    with invoked(options(server_name="x.org")):
+        found = Security(ca_file="/home/me/e.pem", tls=True, server_name="x.org")
+        assert settings_for(Producer) == {"linger_ms": 1, "security": found}
+        assert settings_for(SharedTransaction) == {"security": found}
+    with invoked(options(security_protocol="PLAINTEXT")):
+        assert client_security() is None
+
+
+def test_a_profile_that_says_what_security_does_not_know() -> None:
+    save_profiles(Profiles("p", None, {"p": Profile("a:1", security={"cafile": "x"})}))
+    with pytest.raises(UsageError, match="'cafile' is not known; did you mean 'ca_file'"):
+        client_options()
+
+
+def test_a_url_goes_before_the_profile() -> None:
+    save_profiles(Profiles("p", None, {"p": Profile("a:1", security={"ca_file": "p.pem"})}))
+    clients.admin("oncelogs://b:1")
+    clients.admin("oncelog://b:1")
+    with invoked(options(ca_file="x")), pytest.raises(ConfigurationError, match="say it once"):
+        clients.admin("oncelogs://b:1")
+
+
+async def test_a_command_over_tls(tmp_path: Path) -> None:
+    papers = ClientPapers(tmp_path / "papers")
+    async with FakeCluster(1, tls=papers.server()) as cluster:
+        cluster.create_topic("t")
+        secured = f"ca_file={papers.ca_file}"
+        url = f"oncelogs://{cluster.bootstrap}?{secured}"
+        for words in (["-X", secured, "-b", cluster.bootstrap], ["-b", url]):
+            shown = await oncelog("topics", "list", "--json", *words)
+            assert shown.code == 0, shown.err
+            assert [row["topic"] for row in shown.document["topics"]] == ["t"]
+        shown = await oncelog("topics", "list", "--json", "-X", "tls=true", "-b", cluster.bootstrap)
+        assert shown.code == 1
+        (error,) = shown.document["errors"]
+        assert "not signed by a trusted CA" in error["message"]
+        assert "name the CA that signed it" in shown.err

@@ -21,7 +21,9 @@ from oncelog_cli.profiles import (
     save_profiles,
 )
 
-PROD = Profile("a:1,b:2", "the one", {"request_timeout_ms": 5000, "acks": "all"})
+PROD = Profile(
+    "a:1,b:2", "the one", {"request_timeout_ms": 5000, "acks": "all"}, {"ca_file": "/ca.pem"}
+)
 BOTH = Profiles("prod", "dev", {"prod": PROD, "dev": Profile("c:3")})
 
 
@@ -89,6 +91,7 @@ def test_any_texts_survive(
         ("[profiles.x]\nbootstrap = ['a:1']", ["profiles.x.bootstrap must be text"]),
         ("[profiles.x]\nbootstrop = 'a:1'", ["profiles.x.bootstrop", "did you mean bootstrap"]),
         ("[profiles.x]\noptions = 1", ["profiles.x.options must be a table"]),
+        ("[profiles.x]\nsecurity = 1", ["profiles.x.security must be a table"]),
         (b"\xff", ["cannot be read"]),
     ],
 )

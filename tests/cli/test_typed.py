@@ -108,6 +108,17 @@ def test_wrong_values_are_refused(words: list[str], said: str) -> None:
     assert not SEEN
 
 
+def test_an_option_without_a_default_is_required() -> None:
+    def called(place: Annotated[Path, typed.Option("--place")]) -> None:
+        SEEN["place"] = place
+
+    done = run(command_of(called, "called"))
+    assert done.exit_code == 2
+    assert "Missing option '--place'" in done.output
+    assert run(command_of(called, "called"), "--place", "here").exit_code == 0
+    assert {"place": Path("here")} == SEEN
+
+
 def test_help_says_what_the_declaration_says() -> None:
     shown = run(command_of(many, "many"), "-h").output
     assert shown.startswith("Usage: x [OPTIONS] NAME...\n\n  Do much.\n\n  And say so.\n")

@@ -10,13 +10,16 @@ from functools import partial
 
 import pytest
 
+from oncelog_controller import security_orders
 from oncelog_controller.broker_gateway import BrokerGateway
 from oncelog_controller.events import BrokerCleared, BrokerSuspected, Event, OrdersAnswered
 from oncelog_controller.evidence import Evidence
 from oncelog_controller.orders import SLICE_PARTITIONS, Orders, Whole
 from oncelog_controller.safeguards import SAFE
+from oncelog_controller.security_orders import SecurityOrder
 from oncelog_controller.state import BrokerRegistration
 from oncelog_controller.suspicions import Suspicions
+from oncelog_protocol.acls import ALLOW, LITERAL, TOPIC, WRITE, AclEntry
 from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_protocol.messages.replication import (
     LeaderAndIsrPartition,
@@ -24,6 +27,7 @@ from oncelog_protocol.messages.replication import (
     StopPartition,
     UpdateMetadataRequest,
 )
+from oncelog_protocol.messages.security import FULL, UpdateSecurityRequest
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tasks import Tasks
 from support.fake_broker import FakeBroker
@@ -312,3 +316,28 @@ async def test_stops_travel_too() -> None:
         heard.gateway.send(1, 10, Orders([]))
         await eventually(lambda: heard.of(OrdersAnswered))
         assert len(broker.orders) == 1
+
+
+async def test_what_brokers_decide_by_is_acknowledged_and_what_broke_off_begins_anew() -> None:
+    entries = [
+        AclEntry(TOPIC, LITERAL, f"t{n}-" + "x" * 200, "User:app", "*", WRITE, ALLOW)
+        for n in range(20 * security_orders.SLICE_CHARS // 400)
+    ]
+    everything = SecurityOrder(FULL, 3, {entry.pattern: (entry,) for entry in entries})
+    async with FakeBroker(1) as broker, gateway() as heard:
+        heard.gateway.connect([life(broker)])
+        heard.gateway.send(1, 10, Orders([], security=everything))
+        heard.gateway.send(1, 10, Orders([], security=SecurityOrder(3, 4, {})))
+        await eventually(lambda: len(broker.orders) >= 3)
+        broker.break_connections()
+        await eventually(lambda: broker.security_version == 4)
+        firsts = [n for n, order in enumerate(broker.orders) if order.first]
+        assert len(firsts) == 2, "the change is merged into what was sent again"
+        assert broker.orders[firsts[1]].version == 4
+        await eventually(lambda: 4 in versions(heard))
+        assert all(isinstance(order, UpdateSecurityRequest) for order in broker.orders)
+
+
+def versions(heard: Heard) -> list[int]:
+    """Return what brokers have acknowledged."""
+    return [event.response.version for event in heard.events if isinstance(event, OrdersAnswered)]

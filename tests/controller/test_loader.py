@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_controller import znodes
+from oncelog_controller import security_nodes, user_nodes, znodes
 from oncelog_controller.events import TombstoneRead
-from oncelog_controller.loader import READS_MAX, load_brokers, load_cluster, prepare_store
+from oncelog_controller.loader import (
+    READS_MAX,
+    load_brokers,
+    load_cluster,
+    load_users,
+    prepare_store,
+)
+from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredUser
 from oncelog_controller.state import DynamicConfig, PartitionState
 from oncelog_controller.store import Create, WatchEvent
+from oncelog_protocol.acls import (
+    ALL,
+    ALLOW,
+    DENY,
+    GROUP,
+    LITERAL,
+    PREFIXED,
+    READ,
+    TOPIC,
+    AclEntry,
+    AclPattern,
+)
 from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.sasl.user import ScramUser
 from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
+from support.sasl import CREDENTIALS, SECRET, SHA_256
 from support.waiting import eventually
 
 
@@ -131,3 +152,65 @@ async def test_what_is_set_for_brokers_and_spoilt_nodes_of_it(
     assert read.broker_configs[-1] == DynamicConfig({"log_level": "debug"}, 0)
     assert "broker_settings_corrupt broker_name=8 " in caplog.text
     assert "broker_settings_corrupt broker_name=me " in caplog.text
+
+
+async def test_acls_are_read_where_brokers_decide_by_them_and_spoilt_ones_close_their_pattern(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, store = await client()
+    read = await load_cluster(store, 1, 0, ignore)
+    assert read.security is None
+    assert await store.exists(security_nodes.VERSION) is None, "nothing is made where they do not"
+    read = await load_cluster(store, 1, 0, ignore, acls=True)
+    assert read.security == ClusterSecurity(0, {})
+    entry = AclEntry(GROUP, PREFIXED, "a/b", "User:app", "*", READ, ALLOW)
+    good, spoilt = entry.pattern, AclPattern(TOPIC, LITERAL, "orders")
+    await store.create(security_nodes.acls_path(good), security_nodes.encode_acls([entry]))
+    tomorrow = b'{"version":2,"acls":[]}'
+    await store.create(security_nodes.acls_path(spoilt), tomorrow)
+    await store.create("/security/acls/TOPIC/LITERAL/%", tomorrow)
+    await store.set(security_nodes.VERSION, b"", 0)
+    read = await load_cluster(store, 1, 0, ignore, acls=True)
+    assert read.security is not None
+    assert read.security.version == 1
+    denied = AclEntry(*spoilt, "User:*", "*", ALL, DENY)
+    assert read.security.acls == {
+        good: StoredAcls((entry,), 0),
+        spoilt: StoredAcls((denied,), 0),
+    }
+    assert caplog.text.count("acls_unreadable path=/security/acls/TOPIC/LITERAL/") == 2
+
+
+async def test_users_are_read_with_the_secret_that_was_made_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, store = await client()
+    assert await load_users(store) is None
+    await load_cluster(store, 1, 0, ignore, acls=True)
+    assert await load_users(store) is None, "ACLs alone need no secret"
+    read = await load_cluster(store, 1, 0, ignore, secret=SECRET)
+    assert read.security == ClusterSecurity(0, secret=SECRET)
+    app = ScramUser("app", 1, (CREDENTIALS[SHA_256],))
+    spoilt = user_nodes.user_path("spoilt")
+    await store.create(user_nodes.user_path("app"), user_nodes.encode_user(app))
+    await store.create(spoilt, b'{"version":2}')
+    await store.create(f"{user_nodes.USERS}/%", b"")
+    await store.set(security_nodes.VERSION, b"", 0)
+    read = await load_cluster(store, 1, 0, ignore, acls=True, secret=b"\1" * 32)
+    assert read.security is not None
+    assert (read.security.version, read.security.secret) == (1, SECRET)
+    nobody = ScramUser("spoilt", 0, ())
+    assert read.security.users == {"app": StoredUser(app, 0), "spoilt": StoredUser(nobody, 0)}
+    assert read.security == await load_users(store)
+    assert caplog.text.count(f"user_unreadable path={user_nodes.USERS}/") == 4
+
+
+async def test_a_secret_that_cannot_be_read_is_made_anew(caplog: pytest.LogCaptureFixture) -> None:
+    _, store = await client()
+    await load_cluster(store, 1, 0, ignore, secret=SECRET)
+    await store.set(user_nodes.SECRET, b"{}")
+    assert await load_users(store) is None
+    other = b"\1" * 32
+    read = await load_cluster(store, 1, 0, ignore, secret=other)
+    assert read.security == ClusterSecurity(0, secret=other)
+    assert "secret_unreadable" in caplog.text

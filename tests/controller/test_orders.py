@@ -6,7 +6,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from oncelog_controller.order_sizes import ORDER_BYTES_MAX, entry_bytes
-from oncelog_controller.orders import SLICE_PARTITIONS, Orders, Whole, bundle, is_slice
+from oncelog_controller.orders import SLICE_PARTITIONS, Orders, Whole, bundle, is_slice, weight
+from oncelog_controller.security_orders import SecurityOrder
 from oncelog_protocol.frame import Frame, FrameReader, encode_frame
 from oncelog_protocol.limits import FRAME_BYTES_MAX, HEAD_BYTES_MAX, TOPIC_CHARS_MAX
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
@@ -19,6 +20,7 @@ from oncelog_protocol.messages.replication import (
     TopicOverrides,
     UpdateMetadataRequest,
 )
+from oncelog_protocol.messages.security import FULL, UpdateSecurityRequest
 from oncelog_protocol.schema import decode, encode
 from oncelog_protocol.types import TopicPartition
 
@@ -171,7 +173,7 @@ def test_slices_that_were_not_answered_stand_for_the_whole_description() -> None
 def test_long_orders_are_several() -> None:
     partitions = many(2 * SLICE_PARTITIONS + 1)
     requests = Orders(LIVE, replicas=dict(partitions), metadata=partitions).requests(1, 1, 1)
-    assert [(type(r).__name__[:6], len(r.partitions)) for r in requests] == [
+    assert [(type(r).__name__[:6], weight(r)) for r in requests] == [
         ("Leader", SLICE_PARTITIONS),
         ("Leader", SLICE_PARTITIONS),
         ("Leader", 1),
@@ -180,7 +182,7 @@ def test_long_orders_are_several() -> None:
         ("Update", 1),
     ]
     (full,) = Orders(LIVE, replicas=dict(partitions), replicas_full=True).requests(1, 1, 1)
-    assert len(full.partitions) == len(partitions), "a full one says what else is stray"
+    assert weight(full) == len(partitions), "a full one says what else is stray"
 
 
 def test_settings_of_many_topics_go_before_a_full_order() -> None:
@@ -343,3 +345,37 @@ def test_what_was_not_answered_is_sent_again_with_what_is_set_for_brokers() -> N
     again = bundle([*first, *tell(order("a", 1)).requests(1, 1, 1)])
     assert again is not None
     assert again.broker_configs == set_for_all(1)
+
+
+def test_what_brokers_decide_by_goes_before_all_else() -> None:
+    orders = tell(order("a", 1)).merged_with(Orders([], security=SecurityOrder(2, 3, {})))
+    assert orders.live_brokers == LIVE
+    assert names(orders)[0] == "UpdateSecurityRequest"
+    alone = Orders([], security=SecurityOrder(2, 3, {}))
+    assert not alone.empty
+    (request,) = alone.requests(1, 7, 30)
+    assert isinstance(request, UpdateSecurityRequest)
+    assert (request.controller_epoch, request.broker_epoch) == (7, 30)
+    again = bundle([request])
+    assert again is not None
+    assert again.security is not None
+    assert (again.security.base, again.security.version) == (2, 3)
+    assert again.metadata is None
+    assert again.replicas is None
+
+
+def test_slices_of_security_do_not_bring_back_an_older_description_of_the_cluster() -> None:
+    partitions = many(2 * SLICE_PARTITIONS)
+    whole = Orders(LIVE, metadata=partitions, metadata_full=True, whole=Whole(partitions, {}))
+    described = whole.description().merged_with(Orders([], security=SecurityOrder(FULL, 3, {})))
+    slices = [
+        UpdateSecurityRequest(1, 1, 1, FULL, 3, [], first, not first) for first in (True, False)
+    ]
+    again = bundle(slices[1:], described)
+    assert again is not None
+    assert again.metadata is None
+    assert again.security is described.security
+    both = bundle([*updates(whole)[1:], *slices], described)
+    assert both is not None
+    assert both.metadata_full
+    assert both.security is described.security

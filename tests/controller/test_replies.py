@@ -8,8 +8,9 @@ import pytest
 
 from oncelog_controller.replies import refusal
 from oncelog_protocol import schema
+from oncelog_protocol.acls import AclEntry, AclFilter
 from oncelog_protocol.errors import NotControllerError
-from oncelog_protocol.messages import admin, replication
+from oncelog_protocol.messages import acls, admin, replication
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.metadata import MetadataRequest
 
@@ -20,6 +21,12 @@ REQUESTS: list[tuple[Request, int]] = [
     (admin.AlterConfigsRequest([admin.ConfigAlteration(2, "t", [])]), 1),
     (admin.ElectLeadersRequest(False, [admin.ElectionTarget("t", 0)]), 1),
     (admin.ElectLeadersRequest(False, None), 0),
+    (acls.DescribeAclsRequest(AclFilter()), 0),
+    (
+        acls.CreateAclsRequest([AclEntry("TOPIC", "LITERAL", "t", "User:a", "*", "READ", "ALLOW")]),
+        1,
+    ),
+    (acls.DeleteAclsRequest([AclFilter(), AclFilter()]), 2),
     (replication.AlterPartitionRequest(1, 1, []), 0),
     (replication.ControlledShutdownRequest(1, 1), 0),
 ]
@@ -34,7 +41,7 @@ def test_a_refusal_has_the_shape_of_the_answer(request_: Request, items: int) ->
     assert response.error_code == NotControllerError.code
     parts = [
         part
-        for name in ("topics", "resources", "partitions")
+        for name in ("topics", "resources", "partitions", "results")
         for part in getattr(response, name, [])
     ]
     assert [part.error_code for part in parts] == [NotControllerError.code] * items

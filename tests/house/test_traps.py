@@ -135,6 +135,19 @@ def test_tasks_are_supervised() -> None:
     assert not found, "oncelog_runtime.tasks.Tasks, or an asyncio.TaskGroup named group"
 
 
+def test_connections_are_opened_by_dialers() -> None:
+    """Return nothing: whoever opens one by himself goes around encryption."""
+    dialer = ROOT / "runtime/oncelog_runtime/dialer.py"
+    found = [
+        where(path, node)
+        for path in EVERY_SOURCE
+        if path != dialer
+        for name, node in calls(path)
+        if name == "RequestChannel.open"
+    ]
+    assert not found
+
+
 def test_queues_are_bounded() -> None:
     found = [
         where(path, node)

@@ -18,9 +18,14 @@ class ProxiedBroker(LocalBroker):
 
     advertised_port = 0
 
-    def write_config(self, zookeeper_connect: str, settings: Mapping[str, Value]) -> None:
+    def write_config(
+        self,
+        zookeeper_connect: str,
+        settings: Mapping[str, Value],
+        listener: Mapping[str, Value] | None = None,
+    ) -> None:
         """Write it as ever; the listener for clients is the last table of the file."""
-        super().write_config(zookeeper_connect, settings)
+        super().write_config(zookeeper_connect, settings, listener)
         with self.config_path.open("a", encoding="utf-8") as file:
             file.write(f"advertised_port = {self.advertised_port}\n")
 

@@ -28,6 +28,7 @@ from oncelog_protocol.messages.fetch import (
     FetchResponse,
     FetchTopicResponse,
 )
+from oncelog_protocol.messages.groups import HeartbeatRequest
 from oncelog_protocol.messages.handshake import (
     ApiVersionRange,
     ApiVersionsRequest,
@@ -106,7 +107,7 @@ def test_the_handshake_itself_is_answered_with_a_reply() -> None:
     correlation_id, buffers = client.handshake()
     assert client.in_flight == 1
     incoming = feed(server, buffer_bytes(buffers))[0]
-    assert (incoming.api_key, incoming.api_version) == (ApiKey.API_VERSIONS, 1)
+    assert (incoming.api_key, incoming.api_version) == (ApiKey.API_VERSIONS, 2)
     assert isinstance(incoming.message, ApiVersionsRequest)
     reply = answer(client, server, incoming, ApiVersionsResponse(0, supported_ranges()))
     assert reply.correlation_id == correlation_id
@@ -258,7 +259,7 @@ class Older:
 def test_an_older_broker_is_asked_once_more_with_version_0(over_a_new_connection: bool) -> None:
     client, older = ClientConnection("c", meant=Identity("cluster", 2)), Older(0)
     asked, data = older.answer(buffer_bytes(client.handshake()[1]))
-    assert asked == 1
+    assert asked == 2
     feed(client, data)
     assert client.asks_again
     assert client.versions == {}
@@ -269,6 +270,19 @@ def test_an_older_broker_is_asked_once_more_with_version_0(over_a_new_connection
     feed(client, data)
     assert client.found == UNKNOWN
     assert client.versions[ApiKey.METADATA] == 0
+
+
+def test_a_broker_of_version_1_is_asked_again_and_says_who_it_is() -> None:
+    client, older = ClientConnection("c", meant=Identity("cluster", 2)), Older(1)
+    feed(client, older.answer(buffer_bytes(client.handshake()[1]))[1])
+    asked, data = older.answer(buffer_bytes(client.handshake()[1]))
+    assert asked == 1
+    feed(client, data)
+    assert client.found == Identity("cluster", 2)
+    correlation_id, _ = client.encode(METADATA)
+    head = [correlation_id, schema.encode(METADATA_ANSWER, 0), 5]
+    with pytest.raises(RemoteProtocolError, match="not of 2"):
+        feed(client, buffer_bytes(encode_frame(head)))
 
 
 def test_who_does_not_take_version_0_either_is_given_up() -> None:
@@ -334,6 +348,36 @@ def test_any_request_and_any_answer(api: type[Request], data: st.DataObject) -> 
     assert incoming.message == request
     assert incoming.client_id == "client-1"
     assert answer(client, server, incoming, response).message == response
+
+
+@pytest.mark.parametrize(("version", "told"), [(0, False), (1, False), (2, True)])
+def test_a_throttle_time_is_told_to_those_that_take_it(version: int, told: bool) -> None:
+    server = ServerConnection()
+    feed(server, raw_hello(version, *(("", -1, -1) if version else ())))
+    asked = buffer_bytes(encode_frame([int(ApiKey.METADATA), 0, 7, "c", [None, False]], ()))
+    (incoming,) = feed(server, asked)
+    for throttle_ms in (0, 1234):
+        data = server.encode_response(incoming, METADATA_ANSWER, throttle_ms=throttle_ms)
+        head = [7, schema.encode(METADATA_ANSWER, 0)]
+        if told and throttle_ms:
+            head.append(throttle_ms)
+        assert buffer_bytes(data) == buffer_bytes(encode_frame(head))
+
+
+def test_a_reply_says_how_long_to_wait() -> None:
+    client, server = pair()
+    for throttle_ms in (0, limits.THROTTLE_MS_MAX):
+        incoming = ask(client, server, METADATA)
+        data = server.encode_response(incoming, METADATA_ANSWER, throttle_ms=throttle_ms)
+        (reply,) = feed(client, buffer_bytes(data))
+        assert isinstance(reply, Reply)
+        assert (reply.message, reply.throttle_ms) == (METADATA_ANSWER, throttle_ms)
+
+
+def test_heartbeats_are_never_held() -> None:
+    client, _ = pair()
+    assert client.may_be_held(METADATA)
+    assert not client.may_be_held(HeartbeatRequest("g", 1, "m", None))
 
 
 @pytest.mark.parametrize("reuse", [True, False])
@@ -486,7 +530,11 @@ def test_spans_of_an_answer_are_checked_too() -> None:
     [
         pytest.param([], id="empty"),
         pytest.param([1], id="too short"),
-        pytest.param([1, [], 0], id="too long"),
+        pytest.param([1, schema.encode(METADATA_ANSWER, 0), 0, 0], id="too long"),
+        pytest.param([1, schema.encode(METADATA_ANSWER, 0), -1], id="a throttle time below 0"),
+        pytest.param([1, schema.encode(METADATA_ANSWER, 0), 30_001], id="held for too long"),
+        pytest.param([1, schema.encode(METADATA_ANSWER, 0), True], id="a bool for a time"),
+        pytest.param([1, schema.encode(METADATA_ANSWER, 0), None], id="nil for a time"),
         pytest.param([2, schema.encode(METADATA_ANSWER, 0)], id="out of turn"),
         pytest.param([True, schema.encode(METADATA_ANSWER, 0)], id="a bool for an id"),
         pytest.param([1.0, schema.encode(METADATA_ANSWER, 0)], id="a float for an id"),
@@ -553,15 +601,72 @@ def test_illegal_client_ids_are_refused_at_home(client_id: str) -> None:
 
 
 def test_before_authentication_only_small_requests_are_read() -> None:
-    client, _ = pair()
-    server = ServerConnection(frame_bytes_max=limits.FRAME_BYTES_MAX_UNAUTHENTICATED)
-    _, hello = ClientConnection("client-1").handshake()
-    assert feed(server, buffer_bytes(hello))
-    _, buffers = client.encode(produce((0, 100_000)), [bytes(100_000)])
-    data = buffer_bytes(buffers)
-    server.frame_bytes_max = limits.FRAME_BYTES_MAX
+    data = large_request()
+    server = ServerConnection(authenticates=True)
+    assert feed(server, hello_bytes())
+    assert not server.known
+    with pytest.raises(RemoteProtocolError, match="frame prefix"):
+        feed(server, data)
+    server = ServerConnection(authenticates=True)
+    assert feed(server, hello_bytes())
+    server.trust()
+    assert server.known
     assert server.frame_bytes_max == limits.FRAME_BYTES_MAX
     assert len(feed(server, data)) == 1
+
+
+def hello_bytes() -> bytes:
+    return buffer_bytes(ClientConnection("client-1").handshake()[1])
+
+
+def large_request() -> bytes:
+    client, _ = pair()
+    return buffer_bytes(client.encode(produce((0, 100_000)), [bytes(100_000)])[1])
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000, 1 << 20])
+def test_where_nobody_authenticates_the_greeting_lets_large_requests_in(piece: int) -> None:
+    server = ServerConnection()
+    assert len(feed(server, hello_bytes() + large_request(), piece)) == 2
+    assert server.known
+
+
+def test_a_large_request_at_once_is_refused_before_it_is_there() -> None:
+    server = ServerConnection()
+    with pytest.raises(RemoteProtocolError, match="frame prefix"):
+        feed(server, large_request()[:4])
+    assert server.opening == large_request()[:4]
+
+
+def test_who_must_authenticate_gains_nothing_from_what_is_behind_the_greeting() -> None:
+    server = ServerConnection(authenticates=True)
+    with pytest.raises(RemoteProtocolError, match="frame prefix"):
+        feed(server, hello_bytes() + large_request())
+
+
+def test_before_authentication_all_requests_together_are_bounded() -> None:
+    request = buffer_bytes(pair()[0].encode(produce((0, 50_000)), [bytes(50_000)])[1])
+    server = ServerConnection(authenticates=True)
+    feed(server, hello_bytes())
+    for _ in range(5):
+        assert len(feed(server, request)) == 1
+        assert server.buffer_bytes <= limits.FRAME_BYTES_MAX_UNAUTHENTICATED
+    with pytest.raises(RemoteProtocolError, match="before the peer is known"):
+        feed(server, request)
+
+
+def test_before_authentication_two_hellos_are_enough() -> None:
+    server = ServerConnection(authenticates=True)
+    feed(server, hello_bytes())
+    feed(server, hello_bytes())
+    with pytest.raises(RemoteProtocolError, match="3 ApiVersions"):
+        feed(server, hello_bytes())
+
+
+def test_who_is_known_may_say_hello_as_often_as_he_likes() -> None:
+    server = ServerConnection()
+    for _ in range(5):
+        assert feed(server, hello_bytes())
 
 
 def test_a_request_that_is_released_holds_on_to_nothing() -> None:

@@ -240,6 +240,40 @@ def test_the_limit_can_be_raised_after_authentication() -> None:
     assert len(feed(machine, data)) == 1
 
 
+def test_a_reader_of_small_frames_has_a_buffer_that_only_doubles_as_it_fills() -> None:
+    data = frame_bytes([1], bytes(50_000))
+    machine = reader(frame_bytes_max=limits.FRAME_BYTES_MAX_UNAUTHENTICATED)
+    for arrived, held in ((1, 4096), (4096, 8192), (8191, 8192), (8192, 16_384), (49_000, 65_536)):
+        feed(machine, data[:arrived], piece=1000)
+        machine.get_buffer(-1)
+        assert machine.buffer_bytes == held
+        machine = reader(frame_bytes_max=limits.FRAME_BYTES_MAX_UNAUTHENTICATED)
+    for _ in range(10):
+        assert len(feed(machine, data)) == 1
+        assert machine.buffer_bytes == 65_536
+
+
+def test_a_frame_that_is_too_large_waits_for_those_before_it_to_raise_the_limit() -> None:
+    data = frame_bytes([1]) + frame_bytes([2], bytes(100_000))
+    for arrived in range(len(frame_bytes([1])) + 4, len(frame_bytes([1])) + 20):
+        machine = reader(frame_bytes_max=limits.FRAME_BYTES_MAX_UNAUTHENTICATED)
+        assert len(feed(machine, data[:arrived])) == 1
+        machine.limit(limits.FRAME_BYTES_MAX)
+        assert len(feed(machine, data[arrived:])) == 1
+        machine = reader(frame_bytes_max=limits.FRAME_BYTES_MAX_UNAUTHENTICATED)
+        assert len(feed(machine, data[:arrived])) == 1
+        with pytest.raises(RemoteProtocolError):
+            machine.received(0)
+
+
+def test_what_no_frame_was_made_of_can_be_looked_at() -> None:
+    machine = reader()
+    assert machine.opening == b""
+    with pytest.raises(RemoteProtocolError):
+        feed(machine, b"GET / HTTP/1.1\r\nHost: x\r\n")
+    assert machine.opening == b"GET / HTTP/1.1\r\n"
+
+
 # ---------------------------------------------------------------------------- refusing
 
 

@@ -51,6 +51,7 @@ def test_orders_between_brokers_are_marked() -> None:
         "LEADER_AND_ISR",
         "STOP_REPLICA",
         "UPDATE_METADATA",
+        "UPDATE_SECURITY",
         "ALTER_PARTITION",
         "CONTROLLED_SHUTDOWN",
         "ALLOCATE_PRODUCER_IDS",

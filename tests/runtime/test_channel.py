@@ -6,6 +6,7 @@ Every callback is called exactly once, whatever ends the connection; order is ne
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,9 +20,13 @@ from oncelog_runtime.channel import (
     ClientMachine,
     MatchedReply,
     NotSentError,
+    Protect,
     RequestChannel,
 )
 from oncelog_runtime.files import Buffer
+from oncelog_runtime.tls import TlsError, TlsProtocol
+from support import tls_harness
+from support.certificates import Authority
 from support.waiting import eventually
 
 
@@ -34,14 +39,17 @@ class LineReply:
     correlation_id: int
     message: Any
     payload: memoryview
+    throttle_ms: int = 0
 
 
 class LineMachine:
-    """Each line is a message: ``<correlation id> <text>``; "hello" is the handshake."""
+    """Each line is a message: ``<correlation id> <text>``; "hello" is the handshake, and "hold 50"
+    holds the channel for 50 ms."""
 
     def __init__(self) -> None:
         self.versions: Mapping[int, int] = {}
         self.asks_again = False
+        self.meant_broker_id = -1
         self._sent = 0
         self._buffer = bytearray(1 << 16)
         self._line = b""
@@ -60,6 +68,9 @@ class LineMachine:
         self._sent += 1
         return self._sent, [f"{self._sent} {request}".encode(), *payload, b"\n"]
 
+    def may_be_held(self, request: Any, /) -> bool:
+        return bool(request != "heartbeat")
+
     def get_buffer(self, sizehint: int, /) -> memoryview:
         return memoryview(self._buffer)
 
@@ -72,7 +83,8 @@ class LineMachine:
                 raise LineError(f"not a number: {number!r}")
             if text == b"hello":
                 self.versions = {0: 3}
-            replies.append(LineReply(int(number), text.decode(), memoryview(b"")))
+            throttle_ms = int(text[5:]) if text.startswith(b"hold ") else 0
+            replies.append(LineReply(int(number), text.decode(), memoryview(b""), throttle_ms))
         return replies
 
 
@@ -101,7 +113,7 @@ def after_hello(reply: bytes | None) -> Serve:
 
 
 @asynccontextmanager
-async def serving(serve: Serve = echo) -> AsyncIterator[int]:
+async def serving(serve: Serve = echo, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """Start a server on a free loopback port; it is gone, with its connections, at the end."""
     connections: list[asyncio.StreamWriter] = []
     ended: list[asyncio.Event] = []
@@ -117,7 +129,7 @@ async def serving(serve: Serve = echo) -> AsyncIterator[int]:
             writer.close()
             end.set()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -416,6 +428,58 @@ async def test_a_callback_may_close_the_channel() -> None:
         assert [str(error) for error in heard.errors] == [f"127.0.0.1:{port}: from a callback"]
 
 
+async def test_a_channel_is_held_for_as_long_as_the_peer_says() -> None:
+    loop = asyncio.get_running_loop()
+    async with serving() as port, channel_to(port) as channel:
+        told: list[float] = []
+        channel.on_throttle.append(told.append)
+        begun = loop.time()
+        await channel.call("hold 50", timeout_s=5)
+        seen = [channel.held and channel.paused]
+        assert (await channel.call("heartbeat", timeout_s=5)).message == "heartbeat"
+        seen.append(channel.held)
+        assert (await channel.call("one", timeout_s=5)).message == "one"
+        seen.append(channel.paused)
+        assert seen == [True, True, False]
+        assert loop.time() - begun >= 0.049
+        assert told == [pytest.approx(0.05)]
+
+
+async def test_a_longer_hold_counts_and_a_shorter_one_does_not() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        told: list[float] = []
+        channel.on_throttle.append(told.append)
+        replies: list[Any] = []
+        for text in ("hold 30000", "hold 100", "hold 30000"):
+            channel.send(text, callback=lambda reply, error: replies.append(reply))
+        await eventually(lambda: len(replies) == 3)
+        assert told[1] == 0
+        assert sum(told) == pytest.approx(30, abs=1)
+
+
+async def test_a_call_on_a_channel_that_is_held_for_too_long_leaves_it_open() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        await channel.call("hold 30000", timeout_s=5)
+        with pytest.raises(TimeoutError, match="a quota is exceeded"):
+            await channel.call("one", timeout_s=0.01)
+        assert not channel.closed
+        assert channel.in_flight == 0
+
+
+async def test_who_waits_on_a_held_channel_hears_of_its_death() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        await channel.call("hold 30000", timeout_s=5)
+        waiting = [
+            asyncio.create_task(channel.call("one", timeout_s=5)),
+            asyncio.create_task(channel.drain()),
+        ]
+        await asyncio.sleep(0)
+        channel.close()
+        for error in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(error, NotSentError)
+        assert not channel.held
+
+
 async def test_drain_waits_for_a_slow_reader() -> None:
     reading = asyncio.Event()
 
@@ -455,3 +519,86 @@ async def test_drain_hears_of_the_channels_death() -> None:
         reading.set()
         with pytest.raises(ChannelClosedError):
             await asyncio.wait_for(waiting, 5)
+
+
+# -- over TLS ------------------------------------------------------------------------------------
+
+
+def protecting(context: ssl.SSLContext, meant: str = "") -> Protect:
+    def protect(inner: asyncio.BufferedProtocol, host: str) -> asyncio.BufferedProtocol:
+        return TlsProtocol(inner, context, server_hostname=meant or host)
+
+    return protect
+
+
+async def test_calls_over_tls() -> None:
+    authority = Authority()
+    protect = protecting(authority.client())
+    async with serving(context=authority.server()) as port:
+        channel = await RequestChannel.open("127.0.0.1", port, LineMachine(), protect=protect)
+        large = b"x" * (1 << 15)
+        for _ in range(8):
+            channel.send_oneway("quiet", [large])
+        reply = await channel.call("one", [b" and", b" payload"], timeout_s=5)
+        assert reply.message == "one and payload"
+        channel.close()
+        await channel.wait_closed()
+
+
+@pytest.mark.parametrize("meant", ["other.host", ""])
+async def test_a_peer_that_is_not_trusted(meant: str) -> None:
+    authority = Authority()
+    context = (authority if meant else Authority()).client()
+    async with serving(context=authority.server()) as port:
+        with pytest.raises(TlsError) as caught:
+            await RequestChannel.open(
+                "127.0.0.1", port, LineMachine(), protect=protecting(context, meant)
+            )
+    assert ("another name" if meant else "trusted CA") in caught.value.cause
+    assert not isinstance(caught.value, ConnectionRefusedError)
+
+
+async def test_a_peer_that_wants_a_certificate() -> None:
+    authority = Authority()
+    async with tls_harness.serving(authority.server(trusting=True)) as server:
+        with pytest.raises(TlsError, match="set certificate_file"):
+            await RequestChannel.open(
+                "127.0.0.1", server.port, LineMachine(), protect=protecting(authority.client())
+            )
+
+
+async def test_a_peer_that_speaks_no_tls() -> None:
+    async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with serving(http) as port:
+        with pytest.raises(TlsError, match="HTTP came instead of TLS"):
+            await RequestChannel.open(
+                "127.0.0.1", port, LineMachine(), protect=protecting(Authority().client())
+            )
+
+
+async def test_a_peer_that_is_silent_over_tls() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1 << 16):
+            pass
+
+    async with serving(silent) as port:
+        with pytest.raises(TimeoutError):
+            await RequestChannel.open(
+                "127.0.0.1",
+                port,
+                LineMachine(),
+                connect_timeout_s=0.05,
+                protect=protecting(Authority().client()),
+            )
+
+
+async def test_nobody_listens_over_tls() -> None:
+    async with serving() as port:
+        pass
+    with pytest.raises(ConnectionRefusedError):
+        await RequestChannel.open(
+            "127.0.0.1", port, LineMachine(), protect=protecting(Authority().client())
+        )

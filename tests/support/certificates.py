@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import trustme
 from cryptography import x509
@@ -18,7 +20,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509 import GeneralName, ObjectIdentifier
 
-__all__ = ["Authority"]
+from oncelog_runtime.clock import SystemWallClock
+from oncelog_runtime.dialer import TlsDialer
+from oncelog_runtime.tls_contexts import ClientTls, TlsFiles
+
+__all__ = ["Authority", "Papers"]
 
 
 class Authority:
@@ -101,3 +107,48 @@ class Authority:
         key = load_pem_private_key(self.ca.private_key_pem.bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return key
+
+
+class Papers:
+    """They are files of certificates that one CA issues."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(exist_ok=True)
+        self.authority = Authority()
+        self.ca_file = str(directory / "ca.pem")
+        self.authority.ca.cert_pem.write_to_path(self.ca_file)
+
+    def issue(self, name: str, *hosts: str) -> tuple[str, str]:
+        """Write the certificate of a common name and its key; return both paths."""
+        return self.write(name, self.authority.issue(*(hosts or ("127.0.0.1",)), common_name=name))
+
+    def write(self, name: str, issued: trustme.LeafCert) -> tuple[str, str]:
+        """Put the files of a certificate in place, each at once."""
+        paths = self.directory / f"{name}.pem", self.directory / f"{name}.key"
+        blobs = issued.cert_chain_pems[0], issued.private_key_pem
+        for path, blob in zip(paths, blobs, strict=True):
+            new = path.with_suffix(".new")
+            blob.write_to_path(str(new))
+            new.chmod(0o600)
+            new.rename(path)
+        return str(paths[0]), str(paths[1])
+
+    def tls(self, name: str) -> dict[str, Any]:
+        """Return the settings of a listener with the certificate of this name."""
+        certificate, key = self.issue(name)
+        return {
+            "tls_certificate_file": certificate,
+            "tls_key_file": key,
+            "tls_client_ca_file": self.ca_file,
+            "tls_client_auth": "required",
+            "tls_principal": "cn",
+        }
+
+    def dialer(self, name: str | None = None) -> TlsDialer:
+        """Return the dialer of a client, which shows the certificate of this name."""
+        certificate, key = (None, None) if name is None else self.issue(name)
+        files = TlsFiles(
+            min_version="1.3", certificate_file=certificate, key_file=key, ca_file=self.ca_file
+        )
+        return TlsDialer(ClientTls(files, SystemWallClock()))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oncelog_controller import znodes
+from oncelog_controller import security_nodes, user_nodes, znodes
 from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.effects import (
@@ -38,6 +38,7 @@ from oncelog_controller.events import (
 from oncelog_controller.machine import ControllerMachine
 from oncelog_controller.orders import Orders
 from oncelog_controller.safeguards import SAFE, ControllerSafeguards
+from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredUser
 from oncelog_controller.state import (
     BrokerRegistration,
     ClusterPartition,
@@ -63,10 +64,14 @@ from oncelog_controller.store import (
 )
 from oncelog_protocol.messages import admin, replication
 from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.messages.security import UpdateSecurityRequest, UpdateSecurityResponse
 from support.room_settings import controller_settings
 
-__all__ = ["Driver", "registration"]
+__all__ = ["SECRET", "Driver", "registration"]
 
+
+SECRET = bytes(range(32))
+"""It is the secret of the cluster."""
 
 KEPT = DataClaim(0, None, DataLoss.NONE)
 """The claim of a broker that has never lost anything."""
@@ -103,6 +108,8 @@ class Driver:
     def __post_init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         for path in ("/brokers", "/config", "/admin", *znodes.BASE_PATHS):
+            self.nodes[path] = Node(b"", 0, 0)
+        for path in (*security_nodes.ACL_PARENTS, security_nodes.VERSION, user_nodes.USERS):
             self.nodes[path] = Node(b"", 0, 0)
         self.nodes[znodes.CONTROLLER_EPOCH] = Node(znodes.encode_epoch(1), self.epoch, 0)
         self.brokers: dict[int, BrokerRegistration] = {}
@@ -245,7 +252,22 @@ class Driver:
             0 if ids is None else znodes.decode_producer_ids(ids.data),
             0 if ids is None else ids.version,
             self._broker_configs(),
+            self._security() if self.config.acls or self.config.users else None,
         )
+
+    def _security(self) -> ClusterSecurity:
+        security = ClusterSecurity(self.nodes[security_nodes.VERSION].version)
+        for parent in security_nodes.ACL_PARENTS:
+            for path in (f"{parent}/{name}" for name in self._names(parent)):
+                node = self.nodes[path]
+                acls = StoredAcls(security_nodes.decode_acls(path, node.data), node.version)
+                security.acls[security_nodes.pattern_of(path)] = acls
+        for path in (f"{user_nodes.USERS}/{name}" for name in self._names(user_nodes.USERS)):
+            node = self.nodes[path]
+            user = user_nodes.decode_user(path, node.data)
+            security.users[user.name] = StoredUser(user, node.version)
+        security.secret = SECRET
+        return security
 
     def _broker_configs(self) -> dict[int, DynamicConfig]:
         found = {}
@@ -312,6 +334,9 @@ class Driver:
 
     def answer(self, broker_id: int, request: Any, error_code: int = 0) -> OrdersAnswered:
         """Return a broker's answer to an order, the same code for every partition."""
+        if isinstance(request, UpdateSecurityRequest):
+            told = UpdateSecurityResponse(error_code, request.version)
+            return OrdersAnswered(broker_id, request.broker_epoch, request, told)
         results = [
             replication.ReplicaResult(p.topic, p.partition, error_code) for p in request.partitions
         ]

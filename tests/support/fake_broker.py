@@ -23,6 +23,11 @@ from oncelog_protocol.messages.replication import (
     ReplicaResult,
     UpdateMetadataRequest,
 )
+from oncelog_protocol.messages.security import (
+    FULL,
+    UpdateSecurityRequest,
+    UpdateSecurityResponse,
+)
 from oncelog_protocol.registry import supported_ranges
 from oncelog_protocol.types import TopicPartition
 
@@ -52,6 +57,7 @@ class FakeBroker:
         self.metadata: dict[TopicPartition, LeaderAndIsrPartition] = {}
         self._slices: dict[TopicPartition, LeaderAndIsrPartition] = {}
         self.live_brokers: list[int] = []
+        self.security_version = -1
         self.muted = False
         """Takes requests and answers none."""
         self.answer: Callable[[Any], int] = lambda request: 0
@@ -104,7 +110,7 @@ class FakeBroker:
         self.orders.clear()
         self.replicas.clear()
         self.metadata.clear()
-        self.controller_epoch = self.broker_epoch = -1
+        self.controller_epoch = self.broker_epoch = self.security_version = -1
 
     async def __aenter__(self) -> FakeBroker:
         return await self.start()
@@ -151,11 +157,19 @@ class FakeBroker:
                 self.metadata = dict(self._slices)
             self.live_brokers = [broker.broker_id for broker in request.live_brokers]
             return request.response()
+        elif isinstance(request, UpdateSecurityRequest):
+            return self._take_security(request)
         else:
             for stop in request.partitions:
                 self.replicas.pop(TopicPartition(stop.topic, stop.partition), None)
         results = [ReplicaResult(p.topic, p.partition, 0) for p in request.partitions]
         return request.response(0, results)
+
+    def _take_security(self, request: UpdateSecurityRequest) -> UpdateSecurityResponse:
+        fits = request.base in (FULL, self.security_version)
+        if fits and request.last:
+            self.security_version = request.version
+        return UpdateSecurityResponse(0, self.security_version, not fits)
 
     def _fence(self, request: Any) -> int:
         if request.controller_epoch < self.controller_epoch:

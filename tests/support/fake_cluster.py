@@ -26,7 +26,9 @@ from oncelog_protocol.messages.handshake import ApiVersionsResponse
 from oncelog_protocol.records.batch import parse_header, stamp, verify_crc
 from oncelog_protocol.records.control import ControlType, decode_marker, encode_marker
 from oncelog_protocol.records.decode import decode_batch
+from oncelog_runtime.tls_contexts import ServerTls
 from support.fake_handlers import Handlers, error_answer
+from support.fake_security import FakeAuthentication, FakeSecurity
 from support.fake_txn_coordinator import FakeTxnCoordinator
 
 __all__ = [
@@ -178,7 +180,9 @@ class FakePartition:
 class FakeCluster:
     """It has topics, brokers, rules, and a list of every request that came."""
 
-    def __init__(self, broker_count: int = 1, *, cluster_id: str = "fake") -> None:
+    def __init__(
+        self, broker_count: int = 1, *, cluster_id: str = "fake", tls: ServerTls | None = None
+    ) -> None:
         self.cluster_id = cluster_id
         self.brokers = {number: FakeBroker(self, number) for number in range(1, broker_count + 1)}
         self.topics: dict[str, list[FakePartition]] = {}
@@ -197,6 +201,9 @@ class FakeCluster:
         self.new_data = asyncio.Event()
         self.down: list[int] = []
         """Brokers that metadata leaves out."""
+        self.tls = tls
+        """What brokers that start listen with."""
+        self.security = FakeSecurity()
 
     async def __aenter__(self) -> FakeCluster:
         for broker in self.brokers.values():
@@ -312,17 +319,27 @@ class FakeBroker:
     async def start(self) -> None:
         """Listen, on the same port as before if there was one."""
         loop = asyncio.get_running_loop()
+        tls = self.cluster.tls
         self._server = await loop.create_server(
-            lambda: _Connection(self), HOST, self.port, reuse_address=True
+            lambda: _Connection(self) if tls is None else tls.protect(_Connection(self)),
+            HOST,
+            self.port,
+            reuse_address=True,
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Break every connection and refuse new ones, as kill -9 does."""
-        if self._server is None:
+        server, self._server = self._server, None
+        if server is None:
             return
-        self._server.close()
-        self._server = None
+        # A connection that was accepted in this very round must find its server open: CPython 3.11
+        # leaks its socket otherwise.
+        for listening in server.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        server.close()
         for connection in list(self.connections):
             connection.abort()
         await asyncio.sleep(0)  # what was accepted a moment ago becomes a connection, and is broken
@@ -379,6 +396,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._queue: asyncio.Queue[IncomingRequest] = asyncio.Queue()
         self._transport: Any = None
         self._worker: asyncio.Task[None] | None = None
+        self._peer = FakeAuthentication(broker.cluster.security)
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         broker.opening[self] = None
 
@@ -420,6 +438,13 @@ class _Connection(asyncio.BufferedProtocol):
     async def _work(self) -> None:
         while True:
             incoming = await self._queue.get()
+            early = self._peer.answer(incoming.message)
+            if early is not None:
+                self._transport.writelines(self._machine.encode_response(incoming, early))
+                if not self._peer.may_go_on:
+                    self._transport.close()
+                    return
+                continue
             try:
                 answer = await self._broker.answer(incoming)
             except ConnectionAbortedError:

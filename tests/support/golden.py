@@ -113,6 +113,9 @@ async def real_cluster(directory: Path) -> AsyncIterator[Cluster]:
         "offsets_topic_replication_factor": 1,
         "transaction_state_log_num_partitions": 1,
         "transaction_state_log_replication_factor": 1,
+        # There are users, and whoever asks may alter them.
+        "authorizer": "acl",
+        "super_users": ["User:ANONYMOUS"],
         # However busy the machine is, nobody is taken for dead here.
         "zookeeper_session_timeout_ms": 60_000,
         "replica_lag_time_max_ms": 60_000,

@@ -6,13 +6,17 @@ writes its file, which is to be read before it is committed.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from oncelog import Admin, NewTopic, Producer
+from oncelog import Admin, NewTopic, Producer, UserAlteration
 from oncelog.shared_transactions.transaction import SharedTransaction
 from oncelog_cli.local.cluster import LocalCluster
+from oncelog_cli.local.secured import with_profile_for
 from oncelog_cli.profiles import Profile, Profiles, save_profiles
+from oncelog_cli.tls.authority import CertificateDirectory, Holder
 from oncelog_protocol.consumer_protocol import (
     ConsumerAssignment,
     ConsumerSubscription,
@@ -37,6 +41,19 @@ MAP_OF_LISTENERS = ("brokers[].listeners",)
 
 
 # ------------------------------------------------------------------------------ worlds
+
+
+async def users(world: World) -> None:
+    """There are two users: "app", and "off", who is disabled."""
+    async with Admin(world.bootstrap) as admin:
+        known = [UserAlteration.delete(user.name) for user in await admin.describe_users()]
+        wishes = [
+            *known,
+            UserAlteration.create("app", "pencil", iterations=4096),
+            UserAlteration.create("off", "pencil", mechanisms=["SCRAM-SHA-512"]),
+            UserAlteration.disable("off"),
+        ]
+        (await admin.alter_users(wishes)).raise_for_errors()
 
 
 async def groups(world: World) -> None:
@@ -113,6 +130,32 @@ async def local_cluster(world: World) -> None:
     LocalCluster(world.directory / "local", brokers=1, base_port=21_000).save()
 
 
+async def certificates(world: World) -> None:
+    """Make a CA, a broker's certificate and two of clients, one of which ends soon."""
+    place = world.directory / "tls"
+    shutil.rmtree(place, ignore_errors=True)
+    there = CertificateDirectory(place, datetime.now(UTC))
+    there.make([Holder("broker-1", ("localhost", "127.0.0.1")), Holder("admin")], days=365)
+    there.make([Holder("soon")], days=3)
+    shutil.copy(there.ca_file, world.directory / "alone.pem")
+
+
+async def no_certificates(world: World) -> None:
+    """The certificates that are about to be made are not there."""
+    shutil.rmtree(world.directory / "tls", ignore_errors=True)
+
+
+async def secured_cluster(world: World) -> None:
+    """Write a secured cluster that does not run, and its profile. Another one is in use, so that
+    this one's certificates, which are not there, are in no other case's way."""
+    place = world.directory / "secured"
+    cluster = LocalCluster(place, brokers=1, base_port=21_000, secure=True)
+    cluster.save()
+    used = Profiles("prod", None, {"prod": Profile("a:9092")})
+    found, _ = with_profile_for(used, place, cluster.tls_directory, cluster.bootstrap)
+    save_profiles(found, world.directory / "xdg_config_home" / "oncelog" / "profiles.toml")
+
+
 async def no_bundle(world: World) -> None:
     """The file that is about to be written is not there."""
     (world.directory / "bundle.zip").unlink(missing_ok=True)
@@ -165,6 +208,7 @@ SIZES_OF_PARTS = (
     (r'("\w+_bytes": )\d+', r"\1<bytes>"),
     (r"[\d,]+ bytes", "<bytes>"),
 )
+NAME_OF_CA = ((r"oncelog CA [0-9a-f]{8}", "oncelog CA <number>"),)
 MEASURED = ((r"\b\d+\.\d+\b", "<measured>"),)
 """Numbers of a measurement always have a point."""
 TABLE_AND_JSON = ("table", "json")
@@ -172,12 +216,18 @@ PLAIN = ("plain",)
 """The format of commands that print no document."""
 
 CASES: Mapping[str, tuple[Case, ...]] = {
-    "up": (Case("up --dir {dir}/local --port 22000", "none", local_cluster, code=2),),
+    "up": (
+        Case("up --dir {dir}/local --port 22000", "none", local_cluster, code=2),
+        Case("up --dir {dir}/local --secure", "none", local_cluster, code=2),
+    ),
     "down": (
         Case("down --dir {dir}/local", "none", local_cluster),
         Case("down --dir {dir}/none", "none", code=1),
     ),
-    "status": (Case("status --dir {dir}/local", "none", local_cluster),),
+    "status": (
+        Case("status --dir {dir}/local", "none", local_cluster),
+        Case("status --dir {dir}/secured", "none", secured_cluster),
+    ),
     "broker": (Case("broker --config broker.toml", "none", formats=PLAIN),),
     "broker config check": (
         Case("broker config check -c {dir}/good.toml", "none", broker_file, formats=TABLE_AND_JSON),
@@ -199,7 +249,12 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("topics create made --partitions 2 -r 1"),
         Case("topics create planned orders --dry-run", code=1),
     ),
-    "topics list": (Case("topics list orders bills"), Case("topics list none", code=1)),
+    "topics list": (
+        Case("topics list orders bills"),
+        Case("topics list none", code=1),
+        Case("topics list -b 127.0.0.1:1 -X ca_file=no-such.pem", "none", code=1),
+        Case("topics list -b h:1 -X ssl.truststore.location=trusted.jks", "none", code=2),
+    ),
     "topics describe": (
         Case("topics describe orders"),
         Case("topics describe bills none --no-offsets", code=1),
@@ -298,6 +353,37 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("configs alter --topic tuned -c retention_ms=1000", prepare=topic("tuned")),
         Case("configs alter --topic orders -c retention_ms=-7", code=1),
     ),
+    "users add": (
+        Case("users add new --password-file -", prepare=users, stdin=b"pencil\n"),
+        Case("users add app --password-file -", prepare=users, stdin=b"pen", code=1),
+        Case("users add new --password-file {dir}/none", code=2, asks=False),
+    ),
+    "users password": (
+        Case("users password app --password-file -", prepare=users, stdin=b"pen\n"),
+        Case(
+            "users password app --password-file - --mechanism SCRAM-SHA-256 --dry-run",
+            prepare=users,
+            stdin=b"pen",
+        ),
+        Case("users password none --password-file -", prepare=users, stdin=b"pen", code=1),
+    ),
+    "users list": (
+        Case("users list", prepare=users),
+        Case("users list off none", prepare=users, code=1),
+    ),
+    "users delete": (
+        Case("users delete app off --yes", prepare=users),
+        Case("users delete app --dry-run", prepare=users),
+        Case("users delete app none --yes", prepare=users, code=1),
+    ),
+    "users disable": (
+        Case("users disable app", prepare=users),
+        Case("users disable none", prepare=users, code=1),
+    ),
+    "users enable": (
+        Case("users enable off", prepare=users),
+        Case("users enable none", prepare=users, code=1),
+    ),
     "elect-leaders": (Case("elect-leaders --topic orders"), Case("elect-leaders", code=0)),
     "delete-records": (
         Case("delete-records trimmed:0 --before 2 --yes", prepare=filled("trimmed")),
@@ -333,6 +419,22 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("cheat nonsense", "none", formats=PLAIN, code=2),
     ),
     "dump-log": (Case("dump-log --records 0.log", "none", formats=("plain", "json")),),
+    "tls make": (
+        Case(
+            "tls make --dir {dir}/tls --broker broker-1=localhost,127.0.0.1 --client admin",
+            "none",
+            no_certificates,
+        ),
+        Case("tls make --dir {dir}/tls --renew soon", "none", certificates),
+        Case("tls make --dir {dir}/tls --client admin", "none", certificates, code=1),
+        Case("tls make --dir {dir}/tls", "none", code=2),
+    ),
+    "tls check": (
+        Case("tls check {dir}/tls/broker-1.pem", "none", certificates),
+        Case("tls check {dir}/tls/soon.pem", "none", certificates, code=1),
+        Case("tls check {dir}/alone.pem", "none", certificates, volatile=NAME_OF_CA),
+        Case("tls check 127.0.0.1:1", "none", code=1),
+    ),
     "profile list": (Case("profile list", "none", profiles),),
     "profile show": (
         Case("profile show", "none", profiles),
@@ -341,7 +443,13 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "profile use": (Case("profile use -", "none", profiles),),
     "profile create": (
         Case("profile create test --server a:1 -X acks=1 --use", "none", profiles),
+        Case(
+            "profile create tls -s a:1 -X security.protocol=SSL -X ssl.ca.location=/etc/ca.pem",
+            "none",
+            profiles,
+        ),
         Case("profile create prod -s a:1", "none", profiles, code=1),
+        Case("profile create x -X key_file=k", "none", profiles, code=2),
         Case("profile create x -X ack=1", "none", profiles, code=2),
     ),
     "profile delete": (
@@ -369,6 +477,8 @@ HINTS: Mapping[str, Any] = {
     "pid": "integer or null",
     "producer_epoch": "integer or null",
     "producer_id": "integer or null",
+    "profile": "string or null",
+    "remarks": ["string"],
     "receipt": {"writer": "string", "producer_id": "integer"},
     "states": ["string"],
     "transactional_id": "string or null",

@@ -68,7 +68,8 @@ def make_context(
     """Return a request context; each has a connection of its own unless one is given."""
     listener = "internal" if internal else "external"
     state = connection if connection is not None else ConnectionState()
-    return RequestContext(listener, internal, "User:test", "test", "test:1", 0, state)
+    broker_id = 2 if internal else None
+    return RequestContext(listener, broker_id, "User:test", "test", "test:1", 0, state)
 
 
 def travel(message: Any) -> Any:

@@ -12,6 +12,7 @@ import msgpack
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
 from oncelog_broker.server.listener import Listener
+from oncelog_broker.server.listener_security import OPEN, ListenerSecurity
 from oncelog_broker.server.metadata_image import MetadataImage, TopicImage
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.request import ConnectionState, RequestContext, Respond
@@ -22,6 +23,7 @@ from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.tasks import Tasks
 from support.room_settings import connection_settings
 
@@ -75,7 +77,7 @@ def make_context(
 ) -> RequestContext:
     """Return a context for handlers that are called directly."""
     return RequestContext(
-        listener, internal, "User:test", "c", "t:1", api_version, ConnectionState()
+        listener, 2 if internal else None, "User:test", "c", "t:1", api_version, ConnectionState()
     )
 
 
@@ -152,6 +154,7 @@ class ServerUnderTest:
         pool_bytes: int = 64 * 1024 * 1024,
         authorizer: Authorizer | None = None,
         identity: Identity = UNKNOWN,
+        security: ListenerSecurity = OPEN,
     ) -> None:
         self.identity = identity
         self.tasks = Tasks("test")
@@ -169,6 +172,8 @@ class ServerUnderTest:
             dispatcher=self.dispatcher,
             limits=limits or connection_settings(sweep_s=0.02),
             pool=self.pool,
+            security=security,
+            wall_clock=SystemWallClock(),
         )
 
     async def __aenter__(self) -> ServerUnderTest:
@@ -266,9 +271,15 @@ class DenyAll:
     def authorize(self, context: RequestContext, operation: str, *resource: str) -> bool:
         return False
 
+    def authorize_any(self, context: RequestContext, operation: str, resource_type: str) -> bool:
+        return False
+
+    def denies(self, context: RequestContext, operation: str, *resource: str) -> bool:
+        return True
+
 
 class Only:
-    """It allows (operation, resource type, resource name) and nothing else."""
+    """It allows (operation, resource type, resource name) and nothing else, but denies nothing."""
 
     def __init__(self, *allowed: tuple[str, str, str]) -> None:
         self.allowed = frozenset(allowed)
@@ -277,6 +288,12 @@ class Only:
         self, context: RequestContext, operation: str, resource_type: str, resource_name: str
     ) -> bool:
         return (operation, resource_type, resource_name) in self.allowed
+
+    def authorize_any(self, context: RequestContext, operation: str, resource_type: str) -> bool:
+        return any(each[:2] == (operation, resource_type) for each in self.allowed)
+
+    def denies(self, context: RequestContext, operation: str, *resource: str) -> bool:
+        return False
 
 
 def answer(handler: Any, request: Any, context: RequestContext | None = None) -> Any:

@@ -26,6 +26,10 @@ class AnybodyServed(Safeguards):
         """Believe every name."""
         return False
 
+    def asker(self, own_broker_id: int) -> int | None:
+        """Take everybody for a broker."""
+        return own_broker_id
+
 
 class ControllersBelieved(Safeguards):
     """Whoever says that it is controller is believed."""

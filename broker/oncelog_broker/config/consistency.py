@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oncelog_broker.config.errors import Problem
-from oncelog_protocol.errors import InvalidConfigError
+from oncelog_protocol.acls import EVERYBODY, check_principal
+from oncelog_protocol.errors import InvalidConfigError, InvalidRequestError
 from oncelog_protocol.topic_config import parse_topic_config
 
 VARIABLE = "${"
+TLS_FILES = ("tls_key_file", "tls_key_password_file", "tls_client_ca_file", "tls_crl_file")
 NUMBER_MAX = 2**63 - 1
 """This is the bound of topic settings too. Far above it times could not be counted in seconds any
 more."""
@@ -25,6 +27,9 @@ def problems(values: Mapping[str, Any], topic_defaults: Mapping[str, str]) -> li
         *_of_numbers(values),
         *_of_texts(values),
         *_of_listeners(values),
+        *_of_tls(values),
+        *_of_super_users(values),
+        *_of_inter_broker_user(values),
         *_of_times(values),
         *_of_topic_defaults(topic_defaults),
     ]
@@ -87,6 +92,64 @@ def _of_listeners(values: Mapping[str, Any]) -> Iterator[Problem]:
             "Name one of them",
             ["listeners"],
         )
+
+
+def _of_tls(values: Mapping[str, Any]) -> Iterator[Problem]:
+    for index, listener in enumerate(values["listeners"]):
+
+        def problem(setting: str, text: str, remedy: str, index: int = index) -> Problem:
+            return Problem(f"listeners.{index}.{setting}", text, remedy)
+
+        if "PLAIN" in listener["sasl_mechanisms"] and listener["tls_certificate_file"] is None:
+            text = "PLAIN shows the password, and the listener has no TLS"
+            yield problem("sasl_mechanisms", text, "Set tls_certificate_file, or use SCRAM")
+        if listener["tls_certificate_file"] is None:
+            for setting in TLS_FILES:
+                if listener[setting] is not None:
+                    text = "there is no tls_certificate_file, so the listener has no TLS"
+                    yield problem(setting, text, "Set tls_certificate_file, or remove it")
+            if listener["tls_client_auth"] != "none":
+                text = "without TLS no peer shows a certificate"
+                yield problem("tls_client_auth", text, "Set tls_certificate_file")
+            continue
+        if listener["tls_key_file"] is None:
+            yield problem("tls_key_file", "is required with tls_certificate_file", "Set it")
+        between_brokers = listener["name"] == values["inter_broker_listener"]
+        wants_ca = between_brokers or listener["tls_client_auth"] != "none"
+        if wants_ca and listener["tls_client_ca_file"] is None:
+            text = "peers show certificates here, and nothing says by which CAs they are verified"
+            yield problem("tls_client_ca_file", text, "Name the file with these CAs")
+        by_sasl = bool(listener["sasl_mechanisms"])
+        if between_brokers and listener["tls_client_auth"] != "required" and not by_sasl:
+            text = "brokers prove by their certificates who they are"
+            yield problem("tls_client_auth", text, "Set it to required, or set sasl_mechanisms")
+
+
+def _of_inter_broker_user(values: Mapping[str, Any]) -> Iterator[Problem]:
+    wanted = any(
+        listener["sasl_mechanisms"]
+        for listener in values["listeners"]
+        if listener["name"] == values["inter_broker_listener"]
+    )
+    for setting in ("inter_broker_user", "inter_broker_password_file"):
+        if wanted and values[setting] is None:
+            text = "is required, since the listener between brokers has sasl_mechanisms"
+            yield Problem(setting, text, "Set it", ["listeners", "inter_broker_listener"])
+        elif not wanted and values[setting] is not None:
+            text = "the listener between brokers has no sasl_mechanisms"
+            yield Problem(setting, text, "Remove it", ["listeners", "inter_broker_listener"])
+
+
+def _of_super_users(values: Mapping[str, Any]) -> Iterator[Problem]:
+    for index, user in enumerate(values["super_users"]):
+        try:
+            check_principal(user)
+        except InvalidRequestError as error:
+            yield Problem(f"super_users.{index}", str(error), "Write it User:name")
+            continue
+        if user == EVERYBODY:
+            text = f"{EVERYBODY} stands for everybody in ACLs, and for nobody here"
+            yield Problem(f"super_users.{index}", text, "Name each user, or use authorizer=none")
 
 
 def _of_times(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -41,6 +41,30 @@ class ListenerConfig(BaseModel):
     """Peers find the listener under this name or address. Default: host."""
     advertised_port: int | None = Field(default=None, ge=1, le=65535)
     """Peers find the listener at this port. Default: the port that was taken."""
+    tls_certificate_file: str | None = None
+    """The listener's certificate and those between it and its CA, as PEM. With it the listener
+    speaks TLS only."""
+    tls_key_file: str | None = None
+    """The certificate's private key, as PEM. Others must not be able to read the file."""
+    tls_key_password_file: str | None = None
+    """The key is encrypted with the password in this file."""
+    tls_min_version: Literal["1.2", "1.3"] = "1.2"
+    """The lowest version of TLS that is spoken. Between brokers it is always 1.3."""
+    tls_client_ca_file: str | None = None
+    """Certificates of peers are verified by the CAs in this file, as PEM. Between brokers it is
+    required, since each verifies the other."""
+    tls_client_auth: Literal["none", "optional", "required"] = "none"
+    """none: peers are asked for no certificate. optional: who shows one is known by it. required:
+    who shows none is refused."""
+    tls_crl_file: str | None = None
+    """Certificates of peers that these lists revoke, as PEM, are refused."""
+    tls_principal: Literal["uri", "dns", "cn", "dn"] = "uri"
+    """This part of a peer's certificate names its user: the URI or DNS name of
+    subjectAltName, the common name, or the whole distinguished name. The URI `oncelog:NAME`, as
+    `oncelog tls make` writes it, is the user NAME; any other URI is the user's whole name."""
+    sasl_mechanisms: list[Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]] = []
+    """Peers authenticate by one of these before anything else; PLAIN needs TLS. Empty: by their
+    certificates, or not at all."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -77,6 +101,24 @@ class BrokerConfig(BaseModel):
     """The broker listens on these sockets, each with a name and the address that peers are told."""
     inter_broker_listener: str = "internal"
     """Brokers talk to each other through this listener; clients cannot give orders on any other."""
+    broker_principal: str = Field(default="User:broker-{id}", pattern=r"^User:[^{}]*\{id\}[^{}]*$")
+    """A peer that has proved to be this user is the broker with this id, on the listener between
+    brokers."""
+    authorizer: Literal["none", "acl"] = "none"
+    """none: everybody may do everything. acl: nobody may do what no ACL allows."""
+    super_users: list[str] = []
+    """These users may do everything, whatever ACLs say. Each is written User:name."""
+    security_stale_max_ms: int = Field(default=30_000, ge=1000)
+    """With authorizer=acl a broker serves no clients when it could not learn for so long what was
+    revoked."""
+    inter_broker_user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._@+-]{1,128}$")
+    """This broker authenticates to others as this user, where their listener wants SASL; its
+    principal is then User: and this name."""
+    inter_broker_password_file: str | None = None
+    """The password of inter_broker_user is in this file, which only its owner may read."""
+    connections_max_reauth_ms: int = Field(default=0, ge=0)
+    """A peer that authenticated by SASL has to do so again within this time, or its connection
+    ends. 0: it need not."""
 
     # ---- ZooKeeper
     zookeeper_connect: str = Field(default="", max_length=4096)
@@ -226,8 +268,20 @@ class BrokerConfig(BaseModel):
     """Each listener takes so many connections from one host."""
     connections_max_idle_ms: Dynamic[int] = Field(default=600_000, ge=0)
     """A connection without a request for so long is closed. 0: never."""
+    connections_unauthenticated_max: Dynamic[int] = Field(default=256, ge=1)
+    """Each listener has at most so many connections whose peers are not known yet, and of one
+    address at most 32, loopback addresses apart. The oldest goes first. The listener between
+    brokers has larger bounds of its own."""
+    connection_rate_max: Dynamic[int] = Field(default=300, ge=1, le=1_000_000)
+    """Each listener takes so many connections a second, and four times as many at once after a
+    rest; a connection above that is refused. The listener between brokers has a larger bound of its
+    own."""
+    connection_rate_max_per_ip: Dynamic[int] = Field(default=50, ge=1, le=1_000_000)
+    """Each listener takes so many connections a second from one address, and four times as many at
+    once after a rest. Loopback addresses have no such bound."""
     connection_handshake_timeout_ms: int = Field(default=5_000, ge=10)
-    """A connection has so long from being accepted to its first whole request."""
+    """A connection has so long from being accepted until its peer is known: TCP, TLS and the first
+    exchange together."""
     request_frame_timeout_ms: int = Field(default=10_000, ge=10)
     """A request may take so long from its first byte to its last."""
     response_stall_timeout_ms: int = Field(default=30_000, ge=10)

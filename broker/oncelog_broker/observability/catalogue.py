@@ -164,6 +164,26 @@ CONNECTIONS_REFUSED = _counter(
     "Connections over max_connections or max_connections_per_ip.",
     "listener",
 )
+CONNECTIONS_THROTTLED = _counter(
+    "oncelog_connections_throttled_total",
+    "Connections over connection_rate_max or connection_rate_max_per_ip.",
+    "listener",
+)
+CONNECTIONS_UNAUTHENTICATED = _gauge(
+    "oncelog_connections_unauthenticated",
+    "Open connections whose peers are not known yet.",
+    "listener",
+)
+CONNECTIONS_CROWDED_OUT = _counter(
+    "oncelog_connections_crowded_out_total",
+    "Connections that were the oldest above connections_unauthenticated_max.",
+    "listener",
+)
+CONNECTIONS_FOREIGN = _counter(
+    "oncelog_connections_foreign_total",
+    "Connections closed for TLS or HTTP on a plain listener, or for no TLS where it is spoken.",
+    "listener",
+)
 CONNECTIONS_BROKEN = _counter(
     "oncelog_connections_broken_total",
     "Connections closed for broken input or a missed deadline.",
@@ -533,7 +553,9 @@ CATALOGUE: Mapping[str, tuple[Metric, ...]] = {
     "Process": (CPU_SECONDS, RESIDENT_BYTES, VIRTUAL_BYTES, OPEN_FDS, MAX_FDS, START_SECONDS),
     "Requests and connections": (
         *(REQUESTS, REQUEST_ERRORS, REQUEST_LATENCY, REQUESTS_PARKED, CONNECTIONS),
-        *(CONNECTIONS_ACCEPTED, CONNECTIONS_REFUSED, CONNECTIONS_BROKEN, CONNECTIONS_IDLE_CLOSED),
+        *(CONNECTIONS_ACCEPTED, CONNECTIONS_REFUSED, CONNECTIONS_THROTTLED),
+        *(CONNECTIONS_UNAUTHENTICATED, CONNECTIONS_CROWDED_OUT, CONNECTIONS_FOREIGN),
+        *(CONNECTIONS_BROKEN, CONNECTIONS_IDLE_CLOSED),
         *(QUEUED_BYTES, QUEUED_BYTES_MAX, QUEUE_FULL),
     ),
     "Traffic": (

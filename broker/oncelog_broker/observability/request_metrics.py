@@ -22,6 +22,10 @@ async def collect_requests(broker: Broker, page: Page) -> None:
         page.add(c.CONNECTIONS, len(listener.connections), name)
         page.add(c.CONNECTIONS_ACCEPTED, counters.accepted, name)
         page.add(c.CONNECTIONS_REFUSED, counters.refused, name)
+        page.add(c.CONNECTIONS_THROTTLED, counters.throttled, name)
+        page.add(c.CONNECTIONS_UNAUTHENTICATED, listener.newcomer_count(), name)
+        page.add(c.CONNECTIONS_CROWDED_OUT, counters.crowded_out, name)
+        page.add(c.CONNECTIONS_FOREIGN, counters.foreign, name)
         page.add(c.CONNECTIONS_BROKEN, counters.broken, name)
         page.add(c.CONNECTIONS_IDLE_CLOSED, counters.idle_closed, name)
     pool = broker.pool

@@ -10,6 +10,7 @@ from oncelog_broker.log.safeguards import SAFE as SAFE_LOG
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.replication.isr import IsrState
 from oncelog_protocol.identity import Identity
+from oncelog_protocol.types import NO_BROKER
 
 
 class Safeguards:
@@ -30,6 +31,11 @@ class Safeguards:
     def checks_askers(self, internal: bool) -> bool:
         """Return whether brokers must say who they are, and speak for nobody else."""
         return internal
+
+    def asker(self, own_broker_id: int) -> int | None:
+        """Return the broker that asks on a listener between brokers, by the id that it gave;
+        None is a client, which gave none."""
+        return None if own_broker_id == NO_BROKER else own_broker_id
 
     def disbelieves(self, elected: bool) -> bool:
         """Return whether a controller is refused, by whether the metadata store names it: one order

@@ -15,10 +15,16 @@ from oncelog_broker.server.authorizer import (
     CLUSTER,
     CLUSTER_ACTION,
     CLUSTER_NAME,
+    CREATE,
+    DESCRIBE,
     GROUP,
+    IDEMPOTENT_WRITE,
     TOPIC,
     TRANSACTIONAL_ID,
+    WRITE,
+    Authorizer,
 )
+from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import (
     ApiError,
     ClusterAuthorizationFailedError,
@@ -39,7 +45,30 @@ class Access:
     item of a list, ``topics[]`` are the items themselves; empty for the cluster, which has one
     name."""
     or_cluster: bool = False
-    """Whether the same operation on the cluster lets all of them pass."""
+    """Whether the same operation on the cluster lets all of them pass that are not denied."""
+    or_broker: bool = False
+    """Whether brokers may as well: they ask for their own work, and have nothing but
+    CLUSTER_ACTION."""
+    or_writer: bool = False
+    """Whether who may write to some topic may as well, unless it is denied (KIP-679)."""
+
+    def allows(
+        self, authorizer: Authorizer, context: RequestContext, name: str = CLUSTER_NAME
+    ) -> bool:
+        """Return whether the principal of ``context`` may do the operation to the resource
+        ``name``. What else lets it pass never wins over a DENY of the operation."""
+        if (
+            self.or_broker
+            and context.is_broker
+            and authorizer.authorize(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+        ):
+            return True
+        if authorizer.authorize(context, self.operation, self.resource_type, name):
+            return True
+        implied = (
+            self.or_cluster and authorizer.authorize(context, self.operation, CLUSTER, CLUSTER_NAME)
+        ) or (self.or_writer and authorizer.authorize_any(context, WRITE, TOPIC))
+        return implied and not authorizer.denies(context, self.operation, self.resource_type, name)
 
     @property
     def items(self) -> str:
@@ -66,8 +95,15 @@ class Access:
         return _REFUSALS[self.resource_type]
 
 
-NOTHING = Access("", "")
-"""Everybody may."""
+PRODUCER_ID = Access(IDEMPOTENT_WRITE, CLUSTER, or_writer=True)
+"""A producer id needs it, and so does a shared transaction: both make durable records."""
+
+CREATE_TOPIC = Access(CREATE, TOPIC, "topics[].topic", or_cluster=True, or_broker=True)
+
+SEE_TOPIC = Access(DESCRIBE, TOPIC, or_broker=True)
+"""It is needed to see a topic, which looks to all others as if it were not there."""
+
+SEE_CLUSTER = Access(DESCRIBE, CLUSTER, or_broker=True)
 
 BETWEEN_BROKERS = Access(CLUSTER_ACTION, CLUSTER)
 """The dispatcher asks for it before any handler, for every API between brokers."""

@@ -14,11 +14,10 @@ from typing import Any, Generic, TypeVar
 
 from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.coordinator.transaction.service import TransactionCoordinator
-from oncelog_broker.server.access import BETWEEN_BROKERS, NOTHING, Access
+from oncelog_broker.server.access import BETWEEN_BROKERS, CREATE_TOPIC, PRODUCER_ID, Access
 from oncelog_broker.server.authorizer import (
     ALTER,
     CLUSTER,
-    CREATE,
     DELETE,
     DESCRIBE,
     GROUP,
@@ -32,7 +31,6 @@ from oncelog_broker.server.handlers.controller_requests import ControllerRequest
 from oncelog_broker.server.handlers.handed_on import (
     BrokerToController,
     HandedOn,
-    HandedOnForAll,
     HandedOnUnderId,
     HandedOnWithPeer,
     Listed,
@@ -86,11 +84,10 @@ _WRITE_ID = Access(WRITE, TRANSACTIONAL_ID, "transactional_id")
 TRANSACTIONS: tuple[ApiRow[TransactionCoordinator, Handler], ...] = (
     # Answered when the end is decided for good.
     ApiRow(ApiKey.END_TXN, _WRITE_ID, HandedOnUnderId, lambda transactions: transactions.end_txn),
-    # An ordinal binds nothing, so that everybody may have one.
     ApiRow(
         ApiKey.BEGIN_SHARED_TXN,
-        NOTHING,
-        HandedOnForAll,
+        PRODUCER_ID,
+        HandedOn,
         lambda transactions: transactions.begin_shared,
     ),
     ApiRow(ApiKey.JOIN_TXN, _WRITE_ID, HandedOnUnderId, lambda transactions: transactions.join),
@@ -113,7 +110,7 @@ CONTROLLER: tuple[ApiRow[ControllerRequests, AsyncHandler], ...] = (
     # Any broker but the controller answers NOT_CONTROLLER.
     ApiRow(
         ApiKey.CREATE_TOPICS,
-        Access(CREATE, TOPIC, "topics[].topic"),
+        CREATE_TOPIC,
         TopicsToController,
         lambda requests: requests.topics,
     ),
@@ -132,6 +129,30 @@ CONTROLLER: tuple[ApiRow[ControllerRequests, AsyncHandler], ...] = (
     ApiRow(
         ApiKey.ELECT_LEADERS,
         Access(ALTER, CLUSTER),
+        ToController,
+        lambda requests: requests.controller.handle,
+    ),
+    ApiRow(
+        ApiKey.DESCRIBE_ACLS,
+        Access(DESCRIBE, CLUSTER),
+        ToController,
+        lambda requests: requests.controller.handle,
+    ),
+    ApiRow(
+        ApiKey.CREATE_ACLS,
+        Access(ALTER, CLUSTER),
+        ToController,
+        lambda requests: requests.controller.handle,
+    ),
+    ApiRow(
+        ApiKey.DELETE_ACLS,
+        Access(ALTER, CLUSTER),
+        ToController,
+        lambda requests: requests.controller.handle,
+    ),
+    ApiRow(
+        ApiKey.DESCRIBE_USERS,
+        Access(DESCRIBE, CLUSTER),
         ToController,
         lambda requests: requests.controller.handle,
     ),

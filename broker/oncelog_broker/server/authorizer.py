@@ -9,25 +9,24 @@ from __future__ import annotations
 from typing import Protocol
 
 from oncelog_broker.server.request import RequestContext
-
-CLUSTER = "CLUSTER"
-TOPIC = "TOPIC"
-GROUP = "GROUP"
-TRANSACTIONAL_ID = "TRANSACTIONAL_ID"
-CLUSTER_NAME = "oncelog-cluster"
-
-READ = "READ"
-WRITE = "WRITE"
-CREATE = "CREATE"
-DELETE = "DELETE"
-ALTER = "ALTER"
-DESCRIBE = "DESCRIBE"
-CLUSTER_ACTION = "CLUSTER_ACTION"
-DESCRIBE_CONFIGS = "DESCRIBE_CONFIGS"
-ALTER_CONFIGS = "ALTER_CONFIGS"
-
-ANONYMOUS = "User:ANONYMOUS"
-"""A connection that did not authenticate has this principal, as in Kafka."""
+from oncelog_protocol.acls import (
+    ALL,
+    ALTER,
+    ALTER_CONFIGS,
+    CLUSTER,
+    CLUSTER_ACTION,
+    CLUSTER_NAME,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    GROUP,
+    IDEMPOTENT_WRITE,
+    READ,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+)
 
 
 class Authorizer(Protocol):
@@ -39,6 +38,18 @@ class Authorizer(Protocol):
         """Return whether the principal of ``context`` may do ``operation`` to the resource."""
         ...
 
+    def authorize_any(self, context: RequestContext, operation: str, resource_type: str) -> bool:
+        """Return whether there may be a resource of the type to which the principal may do
+        ``operation``, whatever its name is (KIP-679)."""
+        ...
+
+    def denies(
+        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
+        """Return whether an ACL denies ``operation`` to the principal, so that another right must
+        not imply it; false where it is only not allowed."""
+        ...
+
 
 class AllowAllAuthorizer:
     """It allows everything."""
@@ -48,3 +59,35 @@ class AllowAllAuthorizer:
     ) -> bool:
         """Return true, always."""
         return True
+
+    def authorize_any(self, context: RequestContext, operation: str, resource_type: str) -> bool:
+        """Return true, always."""
+        return True
+
+    def denies(
+        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
+        """Return false, always."""
+        return False
+
+
+__all__ = [
+    "ALL",
+    "ALTER",
+    "ALTER_CONFIGS",
+    "CLUSTER",
+    "CLUSTER_ACTION",
+    "CLUSTER_NAME",
+    "CREATE",
+    "DELETE",
+    "DESCRIBE",
+    "DESCRIBE_CONFIGS",
+    "GROUP",
+    "IDEMPOTENT_WRITE",
+    "READ",
+    "TOPIC",
+    "TRANSACTIONAL_ID",
+    "WRITE",
+    "AllowAllAuthorizer",
+    "Authorizer",
+]

@@ -8,37 +8,54 @@ Rules
 * Requests that arrived in one read but may not start yet stay in ``_backlog``, in the receive
   buffer; while there is a backlog nothing is read, so the buffer stays as it is.
 * Reading stops at ``in_flight_max`` unanswered requests, above ``unsent_bytes_max`` of unsent
-  responses, and while the broker's byte pool is empty (not on the internal listener: the control
-  plane must go on under overload).
+  responses, and while the broker's byte pool is empty (not for brokers: the control plane must go
+  on under overload). On the listener between brokers it shows with the first exchange whether the
+  peer is a broker; a client is one there as everywhere.
 * A request of a *holding* API (Fetch of a consumer, the controller's orders) keeps the ones behind
   it from starting: a consumer that pipelines long polls cannot gather megabytes of answers, and
   orders of the controller take effect in their order.
+* While a quota holds the connection nothing that can be held is begun, and what a frame has beyond
+  ``SMALL_BYTES`` is not read. Small frames are: a heartbeat may be among them. Answers say how long
+  it lasts, to those that take that.
 * A breach of the protocol closes this connection, and only this one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from oncelog_broker.server.quotas import BytePool, ConnectionLimits
+from oncelog_broker.server.listener_security import ListenerSecurity
+from oncelog_broker.server.quotas import SMALL_BYTES, BytePool, ConnectionLimits
 from oncelog_broker.server.request import Buffer, ConnectionState, RequestContext
 from oncelog_broker.server.request_stats import RequestStats
 from oncelog_protocol.connection import IncomingRequest, ServerConnection
 from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
 from oncelog_protocol.identity import Identity
+from oncelog_protocol.limits import FETCH_BYTES_MAX, THROTTLE_MS_MAX
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.handshake import ApiVersionsResponse
+from oncelog_protocol.quotas import NEVER_HELD
 from oncelog_protocol.registry import supported_ranges
 from oncelog_runtime.structured_logging import get_logger
+from oncelog_runtime.tls_errors import OtherProtocolError, TlsError, foreign_to_frames
 
 logger = get_logger(__name__)
 
-HOLDING_APIS = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA})
-HOLDING_APIS_EXTERNAL = HOLDING_APIS | {ApiKey.FETCH}
+HOLDING_APIS = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_SECURITY,
+        ApiKey.AUTHENTICATE,
+    }
+)
+HOLDING_APIS_OF_CLIENTS = HOLDING_APIS | {ApiKey.FETCH}
 MEASURED_APIS = frozenset({ApiKey.FETCH})
 """These are begun only while the broker's byte pool has room: their answers may be large."""
 
@@ -64,9 +81,9 @@ class Acceptor(Protocol):
     name: str
     internal: bool
     names_askers: bool
+    security: ListenerSecurity
     limits: ConnectionLimits
     pool: BytePool
-    principal: str
     identity: Identity
     loop: asyncio.AbstractEventLoop
 
@@ -79,12 +96,28 @@ class Acceptor(Protocol):
         """Return whether a new connection is within the limits; if so it is counted."""
         ...
 
+    def asker(self, channel: ServerChannel, own_broker_id: int) -> int | None:
+        """Return the broker that a peer is, by the id that it gave; None is a client."""
+        ...
+
+    def greeted(self, channel: ServerChannel) -> None:
+        """Note that the peer of a counted connection is known now."""
+        ...
+
     def forget(self, channel: ServerChannel) -> None:
         """Note that a counted connection is gone."""
         ...
 
     def misled(self, channel: ServerChannel, client_id: str, reason: str) -> None:
         """Count and log a peer that meant somebody else."""
+        ...
+
+    def not_agreed(self, channel: ServerChannel, reason: str) -> None:
+        """Count and log a peer with which TLS was not agreed upon."""
+        ...
+
+    def foreign(self, channel: ServerChannel, reason: str) -> None:
+        """Close a connection whose peer speaks something else than is spoken here."""
         ...
 
     def broken(self, channel: ServerChannel, reason: str) -> None:
@@ -123,17 +156,20 @@ class ResponseSlot:
         if self.done:
             raise RuntimeError(f"request {self._incoming.correlation_id} is answered twice")
         self.done = True
-        if close_after:
-            self.close_after = True
         channel = self._channel
+        if close_after or channel.state.ends:
+            self.close_after = True
         if channel.state.closed:
             return
         stopwatch = channel.stats.stopwatch
         latency_s = None if stopwatch is None else stopwatch() - self._arrived
         self.stats.count_answer(message, latency_s)
         if message is not None:
+            throttle_ms = channel.throttle_ms() if channel.state.held_until else 0
             try:
-                self.buffers = channel.machine.encode_response(self._incoming, message, payload)
+                self.buffers = channel.machine.encode_response(
+                    self._incoming, message, payload, throttle_ms=throttle_ms
+                )
             except LocalProtocolError as exc:
                 logger.error("answer_failed", peer=channel.peer, error=exc)
                 channel.abort("a response cannot be encoded")
@@ -155,18 +191,24 @@ class ServerChannel(asyncio.BufferedProtocol):
         self.stats = listener.dispatcher.stats
         self.arrived = 0.0
         """The newest requests arrived then, by the stopwatch of the statistics."""
+        self._authenticates = bool(listener.security.sasl)
         self.machine = ServerConnection(
-            reuse=True, identity=listener.identity, between_brokers=listener.names_askers
+            reuse=True,
+            identity=listener.identity,
+            between_brokers=listener.names_askers,
+            authenticates=self._authenticates,
         )
-        self.state = (
-            ConnectionState()
-            if listener.internal
-            else ConnectionState(room=lambda: listener.pool.room_for_answer(self))
+        self.state = ConnectionState(
+            room=self._room_for_answer,
+            encrypted=listener.security.tls is not None,
+            must_authenticate=self._authenticates,
         )
         self.peer = "?"
         self.peer_host = "?"
-        self._holding_apis = HOLDING_APIS if listener.internal else HOLDING_APIS_EXTERNAL
-        self._measured_apis = frozenset() if listener.internal else MEASURED_APIS
+        self.broker_id: int | None = None
+        """The broker that the peer is; None before it has said so, and for a client."""
+        self._pooled = not listener.internal
+        """Whether it has its share of the byte pool, as clients have."""
         self._loop = listener.loop
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._slots: deque[ResponseSlot] = deque()
@@ -178,11 +220,14 @@ class ServerChannel(asyncio.BufferedProtocol):
         self._pumping = False
         self._reading = True
         self._pool_wait = False
+        self._release: asyncio.TimerHandle | None = None
+        """It runs while a quota holds the connection."""
         self._counted = False
         now = self._loop.time()
         self._connected_at = now
         self._received_at = now
-        self._greeted = False
+        self._new = True
+        """Whether the peer is not known yet."""
         self._frame_since: float | None = None
         self._written = 0
         self._taken = 0
@@ -214,7 +259,7 @@ class ServerChannel(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go: no more than the broker has room for."""
         view = self.machine.get_buffer(sizehint)
-        if self.listener.internal:
+        if not self._pooled:
             return view
         room = self.listener.pool.room_for(self)
         return view if len(view) <= room else view[:room]
@@ -231,6 +276,8 @@ class ServerChannel(asyncio.BufferedProtocol):
         except RemoteProtocolError as exc:
             self.protocol_error(exc)
             return
+        if self._new and self.machine.known:
+            self._welcome()
         if self.machine.partial:
             if requests or self._frame_since is None:
                 self._frame_since = now
@@ -260,6 +307,12 @@ class ServerChannel(asyncio.BufferedProtocol):
         if self.state.closed:
             return
         callbacks = self.state.close()
+        if isinstance(exc, OtherProtocolError):
+            self.listener.foreign(self, str(exc))
+        elif isinstance(exc, TlsError):
+            self.listener.not_agreed(self, str(exc))
+        if self._release is not None:
+            self._release.cancel()
         if self._counted:
             self.listener.forget(self)
         self.listener.pool.drop(self)
@@ -294,11 +347,16 @@ class ServerChannel(asyncio.BufferedProtocol):
         if not self.state.closed:
             self._pump()
 
+    def throttle_ms(self) -> int:
+        """Return for how many milliseconds more the connection is held."""
+        left_ms = math.ceil((self.state.held_until - self._loop.time()) * 1000)
+        return min(max(left_ms, 0), THROTTLE_MS_MAX)
+
     def sweep(self, now: float) -> None:
         """Close when a deadline has passed."""
         limits = self.limits
-        if not self._greeted and now - self._connected_at > limits.handshake_s:
-            self.listener.broken(self, f"no whole request within {limits.handshake_s:g} s")
+        if self._new and now - self._connected_at > limits.handshake_s:
+            self.listener.broken(self, f"has not said hello within {limits.handshake_s:g} s")
         elif (
             self._reading
             and self._frame_since is not None
@@ -307,6 +365,8 @@ class ServerChannel(asyncio.BufferedProtocol):
             self.listener.broken(self, f"a frame took longer than {limits.frame_s:g} s")
         elif self._stalled(now):
             self.listener.broken(self, f"took no byte of its answers for {limits.stall_s:g} s")
+        elif now > self.state.known.session_ends_s:
+            self.listener.broken(self, "its session has ended, and it did not authenticate again")
         elif limits.idle_s and not self._slots and now - self._received_at > limits.idle_s:
             self.listener.idle(self, f"idle for {limits.idle_s:g} s")
 
@@ -334,11 +394,18 @@ class ServerChannel(asyncio.BufferedProtocol):
 
     def protocol_error(self, exc: Exception) -> None:
         """Say once that the peer broke the rules of the wire, then close."""
-        self.listener.broken(self, str(exc))
+        other = foreign_to_frames(self.machine.opening) if self._new else ""
+        if other:
+            self.listener.foreign(self, other)
+        else:
+            self.listener.broken(self, str(exc))
 
     def answered(self, slot: ResponseSlot) -> None:
         """Write what can be written, now that a slot has its answer."""
         self._queued_bytes += slot.size
+        if self._new and self._authenticates and not self.state.must_authenticate:
+            self.machine.trust()
+            self._welcome()
         if slot.holding:
             self._holding -= 1
         if not self._pumping:
@@ -348,12 +415,13 @@ class ServerChannel(asyncio.BufferedProtocol):
         """Return whether the first request of the backlog may begin."""
         if not self._backlog:
             return False
-        if not self._pool_wait and self._backlog[0].api_key in self._measured_apis:
+        if self._pooled and not self._pool_wait and self._backlog[0].api_key in MEASURED_APIS:
             # Answers to others since this connection was last looked at count too.
             self._pool_wait = self.listener.pool.must_wait(self)
         return (
             not self._holding
             and not self._pool_wait
+            and not (self.state.held_until and self._backlog[0].api_key not in NEVER_HELD)
             and len(self._slots) < self.limits.in_flight_max
             and self.unsent_bytes() < self.limits.unsent_bytes_max
             and not self._transport.is_closing()
@@ -374,16 +442,15 @@ class ServerChannel(asyncio.BufferedProtocol):
         self._adjust_reading()
 
     def _start(self, incoming: IncomingRequest) -> None:
-        self._greeted = True
-        holding = incoming.api_key in self._holding_apis
+        holding = incoming.api_key in (HOLDING_APIS_OF_CLIENTS if self._pooled else HOLDING_APIS)
         slot = ResponseSlot(self, incoming, holding)
         self._slots.append(slot)
         if holding:
             self._holding += 1
         context = RequestContext(
             self.listener.name,
-            self.listener.internal,
-            self.listener.principal,
+            self.broker_id,
+            self.state.known.principal,
             incoming.client_id,
             self.peer,
             incoming.api_version,
@@ -402,6 +469,17 @@ class ServerChannel(asyncio.BufferedProtocol):
         except RemoteProtocolError as exc:
             self.protocol_error(exc)
         incoming.release()
+
+    def _welcome(self) -> None:
+        """Note that the peer is known, and who it is: the first exchange has said it."""
+        self._new = False
+        self.listener.greeted(self)
+        if self.listener.internal:
+            self.broker_id = self.listener.asker(self, self.machine.introduction.own_broker_id)
+            self._pooled = self.broker_id is None
+
+    def _room_for_answer(self) -> int:
+        return self.listener.pool.room_for_answer(self) if self._pooled else FETCH_BYTES_MAX
 
     def _say_why(self, incoming: IncomingRequest) -> None:
         """Log one clear line where the peer meant somebody else, or did not name itself."""
@@ -434,13 +512,16 @@ class ServerChannel(asyncio.BufferedProtocol):
         if self.state.closed or self._transport.is_closing():
             return
         unsent = self.unsent_bytes()
-        if not self.listener.internal:
+        if self.state.held_until and self._release is None:
+            self._release = self._loop.call_at(self.state.held_until, self._let_go)
+        if self._pooled:
             self.listener.pool.update(self, self._partial_bytes + unsent)
             if not self._pool_wait:
                 self._pool_wait = self.listener.pool.must_wait(self)
         reading = (
             not self._backlog
             and not self._pool_wait
+            and not (self.state.held_until and self._partial_bytes > SMALL_BYTES)
             and len(self._slots) < self.limits.in_flight_max
             and unsent < self.limits.unsent_bytes_max
         )
@@ -453,3 +534,10 @@ class ServerChannel(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    def _let_go(self) -> None:
+        """Go on, if the hold was not made longer meanwhile."""
+        self._release = None
+        if self.throttle_ms() <= 1:  # uvloop's timers come up to a millisecond early
+            self.state.let_go()
+        self._pump()

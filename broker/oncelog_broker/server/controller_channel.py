@@ -24,6 +24,7 @@ from oncelog_protocol.errors import (
     NotControllerError,
     ProtocolError,
     RebootstrapRequiredError,
+    SaslAuthenticationFailedError,
     error_for,
 )
 from oncelog_protocol.identity import Identity
@@ -36,8 +37,10 @@ from oncelog_protocol.messages.replication import (
 )
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.dialer import PLAIN, Dialer
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
+from oncelog_runtime.tls_errors import TlsError
 
 logger = get_logger(__name__)
 
@@ -64,11 +67,13 @@ class BrokerConnector:
         image: MetadataImage,
         listener: str,
         *,
+        dialer: Dialer = PLAIN,
         safeguards: Safeguards = SAFE,
     ) -> None:
         self._broker_id = broker_id
         self._image = image
         self._listener = listener
+        self._dialer = dialer
         self._safeguards = safeguards
         self._astray: dict[int, str] = {}
         """This was found last in place of a broker, by its id: it is said once, not at every
@@ -79,6 +84,7 @@ class BrokerConnector:
 
         :raises OSError: not in the metadata, refused, or broken. TimeoutError: no answer in time.
         :raises RebootstrapRequiredError: another broker, or one of another cluster, is there.
+        :raises TlsError: who is there has not proved to be that broker.
         """
         address = self._image.address(broker_id, self._listener)
         if address is None:
@@ -88,10 +94,10 @@ class BrokerConnector:
             f"broker-{self._broker_id}", reuse=True, meant=meant, own_broker_id=self._broker_id
         )
         try:
-            channel = await RequestChannel.open(
+            channel = await self._dialer.open(
                 address.host, address.port, machine, connect_timeout_s=CONNECT_S
             )
-        except RebootstrapRequiredError as error:
+        except (RebootstrapRequiredError, SaslAuthenticationFailedError, TlsError) as error:
             if self._astray.get(broker_id) != str(error):
                 self._astray[broker_id] = str(error)
                 logger.warning(

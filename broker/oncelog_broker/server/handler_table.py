@@ -7,7 +7,9 @@ from collections.abc import Callable
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server import api_table
+from oncelog_broker.server.acl_authorizer import AclAuthorizer
 from oncelog_broker.server.authorizer import Authorizer
+from oncelog_broker.server.client_quotas import NO_QUOTAS, Quotas
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.controller_port import ControllerPort
 from oncelog_broker.server.group_coordination import GroupCoordination
@@ -15,7 +17,9 @@ from oncelog_broker.server.handlers.abort_transaction import AbortTransactionHan
 from oncelog_broker.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from oncelog_broker.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from oncelog_broker.server.handlers.alter_configs import AlterConfigsHandler
+from oncelog_broker.server.handlers.alter_users import AlterUsersHandler, GuardedUsers
 from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
+from oncelog_broker.server.handlers.authenticate import AuthenticateHandler
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
 from oncelog_broker.server.handlers.delete_groups import DeleteGroupsHandler
 from oncelog_broker.server.handlers.delete_records import DeleteRecordsHandler
@@ -27,6 +31,7 @@ from oncelog_broker.server.handlers.describe_producers import DescribeProducersH
 from oncelog_broker.server.handlers.describe_transactions import DescribeTransactionsHandler
 from oncelog_broker.server.handlers.fetch import FetchHandler
 from oncelog_broker.server.handlers.find_coordinator import FindCoordinatorHandler
+from oncelog_broker.server.handlers.handed_on import HandedOn, HandedOnWithPeer
 from oncelog_broker.server.handlers.init_pid import InitPidHandler
 from oncelog_broker.server.handlers.leader_and_isr import LeaderAndIsrHandler
 from oncelog_broker.server.handlers.metadata import MetadataHandler
@@ -38,13 +43,16 @@ from oncelog_broker.server.handlers.produce import ProduceHandler
 from oncelog_broker.server.handlers.stop_replica import StopReplicaHandler
 from oncelog_broker.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
+from oncelog_broker.server.handlers.update_security import UpdateSecurityHandler
 from oncelog_broker.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from oncelog_broker.server.internal_topics import InternalTopics
 from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.server.mutation_quota import MutationQuota
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.request_dispatcher import RequestDispatcher
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
+from oncelog_broker.server.users import Users
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.replication import BrokerOverrides
@@ -69,26 +77,30 @@ def install_handlers(
     settings: Settings,
     take_settings: Callable[[list[BrokerOverrides]], None],
     authorizer: Authorizer,
+    acls: AclAuthorizer,
+    users: Users,
+    guarded: GuardedUsers,
+    authenticate: AuthenticateHandler,
+    quotas: Quotas = NO_QUOTAS,
+    mutations: MutationQuota | None = None,
     identity: Identity = UNKNOWN,
 ) -> None:
-    """Give ``.dispatcher`` a handler for every API of the registry."""
-    requests = ControllerRequests(controller, authorizer)
+    """Give ``.dispatcher`` a handler for every API of the registry. ``acls`` and ``users`` are told
+    what the controller says of them, whether they decide here or not."""
+    requests = ControllerRequests(controller, authorizer, mutations)
     dispatcher.install({}, api_table.handlers(api_table.CONTROLLER, requests, authorizer))
     dispatcher.install(
         {
             ApiKey.API_VERSIONS: ApiVersionsHandler(identity),
-            ApiKey.PRODUCE: ProduceHandler(replicas, authorizer, transactions.verifier),
-            ApiKey.FETCH: FetchHandler(replicas, authorizer),
+            ApiKey.PRODUCE: ProduceHandler(replicas, authorizer, transactions.verifier, quotas),
+            ApiKey.FETCH: _fetch_handler(replicas, authorizer, acls, quotas),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, authorizer),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas, authorizer),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas, authorizer),
             ApiKey.METADATA: MetadataHandler(image, authorizer, creation),
             ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(image, authorizer, broker_id, fence),
             ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
-                broker_id=broker_id,
-                image=image,
-                settings=settings,
-                authorizer=authorizer,
+                broker_id=broker_id, image=image, settings=settings, authorizer=authorizer
             ),
             ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(files, logs, replicas, authorizer),
         },
@@ -100,13 +112,38 @@ def install_handlers(
             ApiKey.INIT_PID: InitPidHandler(producer_ids, transactions.transactions, authorizer),
         },
     )
-    dispatcher.install(
-        {ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(image, topics, authorizer)}, {}
-    )
-    _install_group_handlers(dispatcher, coordination, image, authorizer)
+    _install_security_handlers(dispatcher, requests, fence, acls, users, guarded, authenticate)
+    _install_group_handlers(dispatcher, coordination, image, authorizer, acls)
     _install_transaction_handlers(
         dispatcher, transactions, coordination, image, topics, replicas, authorizer
     )
+
+
+def _install_security_handlers(
+    dispatcher: RequestDispatcher,
+    requests: ControllerRequests,
+    fence: ControllerFence,
+    acls: AclAuthorizer,
+    users: Users,
+    guarded: GuardedUsers,
+    authenticate: AuthenticateHandler,
+) -> None:
+    dispatcher.install(
+        {},
+        {
+            ApiKey.AUTHENTICATE: authenticate,
+            ApiKey.UPDATE_SECURITY: UpdateSecurityHandler(fence, acls, users),
+            ApiKey.ALTER_USERS: AlterUsersHandler(requests, guarded),
+        },
+    )
+
+
+def _fetch_handler(
+    replicas: ReplicaManager, authorizer: Authorizer, acls: AclAuthorizer, quotas: Quotas
+) -> FetchHandler:
+    handler = FetchHandler(replicas, authorizer, quotas)
+    acls.on_change(handler.look_again)
+    return handler
 
 
 def _install_group_handlers(
@@ -114,9 +151,14 @@ def _install_group_handlers(
     coordination: GroupCoordination,
     image: MetadataImage,
     authorizer: Authorizer,
+    acls: AclAuthorizer,
 ) -> None:
     groups = coordination.groups
-    dispatcher.install(api_table.handlers(api_table.GROUPS, groups, authorizer), {})
+    served = api_table.handlers(api_table.GROUPS, groups, authorizer)
+    for handler in served.values():
+        if isinstance(handler, HandedOn | HandedOnWithPeer):
+            acls.on_change(handler.look_again)
+    dispatcher.install(served, {})
     dispatcher.install(
         {
             ApiKey.OFFSET_COMMIT: OffsetCommitHandler(groups, authorizer, image),
@@ -145,6 +187,7 @@ def _install_transaction_handlers(
     dispatcher.install(api_table.handlers(api_table.TRANSACTIONS, transactions, authorizer), {})
     dispatcher.install(
         {
+            ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(image, topics, authorizer),
             ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnHandler(
                 transactions, authorizer, image, replicas.deadlines
             ),

@@ -12,12 +12,16 @@ what they accept, and connections that exist go on.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from oncelog_broker.server.authorizer import ANONYMOUS
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.server.connection import Dispatcher, ServerChannel
+from oncelog_broker.server.listener_security import OPEN, ListenerSecurity
+from oncelog_broker.server.newcomers import Newcomers, between_brokers, is_loopback
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_protocol.identity import UNKNOWN, Identity
+from oncelog_runtime.clock import WallClock
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
@@ -40,8 +44,15 @@ class ListenerCounters:
     accepted: int = 0
     refused: int = 0
     """So many were over a connection limit."""
+    throttled: int = 0
+    """So many were over a rate of connections."""
+    crowded_out: int = 0
+    """So many were closed because newer ones came, and their peers were not known yet."""
     broken: int = 0
     """So many were closed for broken input or a missed deadline."""
+    foreign: int = 0
+    """So many of them spoke something else: TLS or HTTP to a listener of plain frames, or something
+    that is no TLS to one of TLS."""
     idle_closed: int = 0
     misled: int = 0
     """So many were refused in the first exchange: they meant another broker, or did not say
@@ -59,17 +70,22 @@ class Listener:
         dispatcher: Dispatcher,
         limits: ConnectionLimits,
         pool: BytePool,
-        names_askers: bool | None = None,
+        security: ListenerSecurity = OPEN,
+        wall_clock: WallClock | None = None,
+        safeguards: Safeguards = SAFE,
     ) -> None:
-        """``names_askers`` means that version 0 of ApiVersions is refused; by default it is between
-        brokers."""
+        """``internal``: it is the listener between brokers. A ``wall_clock`` is needed with
+        TLS."""
         self.name = name
         self.internal = internal
         self.dispatcher = dispatcher
         self.limits = limits
         self.pool = pool
-        self.principal = ANONYMOUS
-        self.names_askers = internal if names_askers is None else names_askers
+        self.names_askers = safeguards.checks_askers(internal)
+        """Whether version 0 of ApiVersions is refused, which names nobody."""
+        self._asker = safeguards.asker
+        self.security = security
+        self._wall_clock = wall_clock
         self.identity = UNKNOWN
         """It answers here, once it is known: see ``serve``."""
         self.counters = ListenerCounters()
@@ -79,6 +95,9 @@ class Listener:
         self._closing = False
         self._empty = asyncio.Event()
         self._per_host: dict[str, int] = {}
+        self._newcomers: Newcomers[ServerChannel] = Newcomers(
+            between_brokers() if internal else limits.newcomers
+        )
         self._logged: dict[str, tuple[float, int]] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -89,7 +108,7 @@ class Listener:
         :raises OSError: the address is in use or not of this machine.
         """
         self._server = await self.loop.create_server(
-            lambda: ServerChannel(self),
+            self._accept,
             host,
             port,
             backlog=BACKLOG,
@@ -107,6 +126,11 @@ class Listener:
         self._sweeper = self.loop.call_later(self.limits.sweep_s, self._sweep)
         host, port = self.address
         logger.info("listener_accepts", listener=self.name, host=host, port=port)
+        lacks = "" if is_loopback(host) else self.security.lacks()
+        if lacks:
+            logger.warning(
+                "listener_open_to_everybody", listener=self.name, host=host, port=port, lacks=lacks
+            )
 
     async def close(self) -> None:
         """Stop accepting and close every connection; what is written gets a moment to leave."""
@@ -132,27 +156,84 @@ class Listener:
         for _ in range(ACCEPT_ROUNDS):
             await asyncio.sleep(0)
 
+    def _accept(self) -> asyncio.BufferedProtocol:
+        channel = ServerChannel(self)
+        tls = self.security.tls
+        if tls is None:
+            return channel
+        return tls.protect(channel, lambda peer: channel.state.proved(self.security.peer(peer)))
+
+    def asker(self, channel: ServerChannel, own_broker_id: int) -> int | None:
+        """Return the broker that a peer of the listener between brokers is; None is a client."""
+        broker_id = self._asker(own_broker_id)
+        if broker_id is None or self.security.is_broker(broker_id, channel.state.known.principal):
+            return broker_id
+        self.counters.misled += 1
+        reason = f"{channel.state.known.principal} says that it is broker {broker_id}"
+        self._log(channel.peer_host, "not taken for a broker", channel.peer, reason)
+        return None
+
+    def recheck(self) -> None:
+        """Close the connections of peers whose certificates are good no more."""
+        assert self._wall_clock is not None
+        now_s = self._wall_clock.now_ms() / 1000
+        for channel in list(self.connections):
+            fault = self.security.fault_of(channel.state.known, now_s)
+            if fault:
+                self.broken(channel, fault)
+
+    def close_users(self, names: frozenset[str]) -> None:
+        """Close the connections of those who have authenticated as one of these users."""
+        if not self.security.sasl:
+            return
+        for channel in list(self.connections):
+            if channel.state.known.principal.removeprefix("User:") in names:
+                self.broken(channel, "the user has changed, or is gone")
+
     def admit(self, channel: ServerChannel) -> bool:
         """Return whether a new connection is within the limits; if so it is counted."""
         if self._closing:
             return False
-        of_host = self._per_host.get(channel.peer_host, 0)
+        host = channel.peer_host
+        of_host = self._per_host.get(host, 0)
         if len(self.connections) >= self.limits.connections_max:
             reason = f"{self.limits.connections_max} connections are open"
         elif of_host >= self.limits.connections_per_ip_max:
             reason = f"{of_host} connections of this host are open"
         else:
-            self.connections[channel] = None
-            self._per_host[channel.peer_host] = of_host + 1
-            self.counters.accepted += 1
-            return True
+            now = self.loop.time()
+            reason = self._newcomers.over_rate(host, now)
+            if not reason:
+                self.connections[channel] = None
+                self._per_host[host] = of_host + 1
+                self.counters.accepted += 1
+                self._make_room(self._newcomers.add(channel, now))
+                return True
+            self.counters.throttled += 1
+            self._log(host, "refused", channel.peer, reason)
+            return False
         self.counters.refused += 1
-        self._log(channel.peer_host, "refused", channel.peer, reason)
+        self._log(host, "refused", channel.peer, reason)
         return False
+
+    def _make_room(self, crowded_out: Iterable[tuple[ServerChannel, str]]) -> None:
+        for channel, reason in crowded_out:
+            self.counters.crowded_out += 1
+            self._log(channel.peer_host, "closed", channel.peer, reason)
+            channel.abort(reason)
+
+    def newcomer_count(self) -> int:
+        """Return how many connections have peers that are not known yet."""
+        return len(self._newcomers)
+
+    def greeted(self, channel: ServerChannel) -> None:
+        """Note that the peer of a counted connection is known now."""
+        self._newcomers.remove(channel)
 
     def forget(self, channel: ServerChannel) -> None:
         """Note that a counted connection is gone."""
         del self.connections[channel]
+        self._newcomers.remove(channel)
         if not self.connections:
             self._empty.set()
         left = self._per_host[channel.peer_host] - 1
@@ -166,6 +247,16 @@ class Listener:
         so, and closed."""
         self.counters.misled += 1
         self._log(channel.peer_host, "refused", channel.peer, f"{client_id}: {reason}")
+
+    def not_agreed(self, channel: ServerChannel, reason: str) -> None:
+        """Count and log a peer with which TLS was not agreed upon; its connection is gone."""
+        self.counters.broken += 1
+        self._log(channel.peer_host, "closed", channel.peer, reason)
+
+    def foreign(self, channel: ServerChannel, reason: str) -> None:
+        """Close a connection whose peer speaks something else than is spoken here."""
+        self.counters.foreign += 1
+        self.broken(channel, reason)
 
     def broken(self, channel: ServerChannel, reason: str) -> None:
         """Close a connection whose peer broke the rules."""
@@ -199,6 +290,7 @@ class Listener:
 
     def _sweep(self) -> None:
         now = self.loop.time()
+        self._make_room(self._newcomers.crowded_out(now))
         for channel in list(self.connections):
             channel.sweep(now)
         self._sweeper = self.loop.call_later(self.limits.sweep_s, self._sweep)

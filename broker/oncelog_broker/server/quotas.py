@@ -24,6 +24,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
+from oncelog_broker.server.newcomers import NewcomerLimits
+
 REFRESH_S = 0.02
 """A full pool counts again this often."""
 
@@ -44,8 +46,9 @@ class ConnectionLimits:
 
     connections_max: int
     connections_per_ip_max: int
+    newcomers: NewcomerLimits
     handshake_s: float
-    """A connection has so long from accept to the first whole request."""
+    """A connection has so long from accept until its peer is known."""
     frame_s: float
     """A frame may take so long from its first byte to its last, not counting the time we did not
     read."""

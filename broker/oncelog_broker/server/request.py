@@ -16,12 +16,14 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from oncelog_broker.server.peer_identity import ANONYMOUS, NOBODY_KNOWN, PeerIdentity
 from oncelog_protocol import limits
 from oncelog_protocol.identity import Introduction
 from oncelog_protocol.messages.base import Request
+from oncelog_protocol.sasl.server_authentication import ServerAuthentication
 
 Buffer = bytes | bytearray | memoryview
 
@@ -50,10 +52,34 @@ class ConnectionState:
     """It is the follower's fetch session, owned by the fetch handler."""
     on_close: list[Callable[[], None]] = field(default_factory=list)
     """They are called once, in order, when the connection is lost; they must not raise."""
+    known: PeerIdentity = NOBODY_KNOWN
+    """This much the peer has proved of itself."""
+    must_authenticate: bool = False
+    """Whether nothing is served before the peer has authenticated by SASL."""
+    authentication: ServerAuthentication | None = None
+    """It is the exchange by which the peer authenticates, owned by its handler; None: none is under
+    way."""
+    users_version: int = -1
+    """Users had this version when the exchange began."""
+    ends: bool = False
+    """The connection ends with the next answer."""
+    encrypted: bool = False
+    """Whether the connection speaks TLS."""
     closed: bool = False
     """It tells whether the connection is gone; an answer given now is dropped."""
     room: Callable[[], int] = lambda: limits.FETCH_BYTES_MAX
     """It returns how many bytes of records an answer may have now; 0: none, look again later."""
+
+    held_until: float = 0.0
+    """Until then, in the loop's time, the peer is to wait: a quota is exceeded. 0.0: it is not."""
+
+    def hold(self, until: float) -> None:
+        """Hold the connection until ``until`` at least, in the loop's time."""
+        self.held_until = max(self.held_until, until)
+
+    def let_go(self) -> None:
+        """Note that the peer has waited for long enough."""
+        self.held_until = 0.0
 
     def keep_session(self, session: FetchSession) -> None:
         """Keep a fetch session until the connection is gone, which closes it."""
@@ -64,6 +90,26 @@ class ConnectionState:
         """Let go of a session that was kept: it has ended before its connection."""
         self.on_close.remove(session.close)
         self.fetch_session = None
+
+    def proved(self, known: PeerIdentity) -> None:
+        """Note what the peer's certificate has proved. Where it authenticates by SASL as well, that
+        says who it is, and the certificate only for how long."""
+        self.known = replace(known, principal=ANONYMOUS) if self.must_authenticate else known
+
+    def authenticates(self, authentication: ServerAuthentication, users_version: int) -> None:
+        """Keep the exchange that is under way, begun when users had this version."""
+        self.authentication = authentication
+        self.users_version = users_version
+
+    def authenticated(self, principal: str, session_ends_s: float) -> None:
+        """Note who the peer has authenticated as, and until when by the loop's time."""
+        self.known = replace(self.known, principal=principal, session_ends_s=session_ends_s)
+        self.must_authenticate = False
+        self.authentication = None
+
+    def end(self) -> None:
+        """Have the connection end with the next answer."""
+        self.ends = True
 
     def close(self) -> list[Callable[[], None]]:
         """Note that the connection is gone; return what is to be called for it, in order. A second
@@ -79,10 +125,11 @@ NOBODY = Introduction()
 
 @dataclass(slots=True)
 class RequestContext:
-    """It tells who asks. ``internal`` says whether the listener is the one between brokers."""
+    """It tells who asks, by what is known of the connection."""
 
     listener: str
-    internal: bool
+    broker_id: int | None
+    """It is the broker that asks; None is a client, on whatever listener."""
     principal: str
     client_id: str
     peer: str
@@ -91,6 +138,11 @@ class RequestContext:
     connection: ConnectionState
     introduction: Introduction = NOBODY
     """The peer said this of itself and of us in the first exchange."""
+
+    @property
+    def is_broker(self) -> bool:
+        """Return whether a broker asks, which may touch internal topics."""
+        return self.broker_id is not None
 
 
 class Handler(Protocol):

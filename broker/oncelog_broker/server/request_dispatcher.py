@@ -15,6 +15,7 @@ from typing import Any
 
 from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, Authorizer
+from oncelog_broker.server.client_quotas import NO_QUOTAS, Quotas
 from oncelog_broker.server.connection import ResponseSlot
 from oncelog_broker.server.request import AsyncHandler, Handler, RequestContext
 from oncelog_broker.server.request_stats import RequestStats
@@ -23,6 +24,7 @@ from oncelog_protocol.errors import (
     ApiError,
     BrokerNotAvailableError,
     ClusterAuthorizationFailedError,
+    IllegalSaslStateError,
     OncelogError,
     ProtocolError,
     UnknownServerError,
@@ -50,20 +52,32 @@ def refusal(request: Request | type[Request], code: int, message: str | None = N
     return cls.response(error_code=code)
 
 
+UNAUTHENTICATED_APIS = frozenset({ApiKey.API_VERSIONS, ApiKey.AUTHENTICATE})
+"""These are served to a peer that has not authenticated yet."""
+
+
 class RequestDispatcher:
     """It is the table of handlers. ``handlers`` answer at once or by callback, ``async_handlers``
     in a supervised task of ``tasks``."""
 
     def __init__(
-        self, tasks: Tasks, authorizer: Authorizer, *, safeguards: Safeguards = SAFE
+        self,
+        tasks: Tasks,
+        authorizer: Authorizer,
+        *,
+        quotas: Quotas = NO_QUOTAS,
+        safeguards: Safeguards = SAFE,
     ) -> None:
         self.ready = False
         """Until ``serve_clients``, clients get BROKER_NOT_AVAILABLE for everything but ApiVersions.
         Brokers and the controller are served."""
         self.stats = RequestStats()
         """All connections count here."""
+        self.suspended = False
+        """Clients are refused for now: see ``suspend_clients``."""
         self._tasks = tasks
         self._authorizer = authorizer
+        self._quotas = quotas
         self._safeguards = safeguards
         self._handlers: dict[int, Handler] = {}
         self._async_handlers: dict[int, AsyncHandler] = {}
@@ -71,6 +85,10 @@ class RequestDispatcher:
     def serve_clients(self) -> None:
         """Serve clients from now on, beside brokers and the controller."""
         self.ready = True
+
+    def suspend_clients(self, suspended: bool) -> None:
+        """Refuse clients while ``suspended``, as before they were served first."""
+        self.suspended = suspended
 
     def install(
         self, handlers: Mapping[ApiKey, Handler], async_handlers: Mapping[ApiKey, AsyncHandler]
@@ -96,6 +114,7 @@ class RequestDispatcher:
         if request is None:
             self._unsupported(incoming, respond)
             return
+        self._quotas.charge_request(context, incoming.api_key, len(incoming.payload))
         handler = self._handlers.get(incoming.api_key)
         try:
             self._check(context, request)
@@ -113,19 +132,24 @@ class RequestDispatcher:
             self._failed(request, respond, exc)
 
     def _check(self, context: RequestContext, request: Request) -> None:
+        if context.connection.must_authenticate and request.api_key not in UNAUTHENTICATED_APIS:
+            context.connection.end()
+            raise IllegalSaslStateError("authenticate first")
         between_brokers = request.between_brokers or (
             type(request) is FetchRequest and request.replica_id >= 0
         )
         if between_brokers:
-            if not context.internal:
+            if not context.is_broker:
                 raise ClusterAuthorizationFailedError(
-                    f"{type(request).__name__} is not served on listener {context.listener}"
+                    f"{type(request).__name__} is served to brokers only, on a connection that "
+                    "names the one that asks"
                 )
-            if self._safeguards.checks_askers(context.internal):
+            if self._safeguards.checks_askers(context.is_broker):
                 _check_introduction(context.introduction, request)
             if not self._authorizer.authorize(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
                 raise ClusterAuthorizationFailedError
-        if not (self.ready or context.internal or request.api_key == ApiKey.API_VERSIONS):
+        serves = self.ready and not self.suspended
+        if not (serves or context.is_broker or request.api_key in UNAUTHENTICATED_APIS):
             raise BrokerNotAvailableError
 
     async def _serve(

@@ -8,7 +8,8 @@ not bury the controller.
 
 from __future__ import annotations
 
-from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, CREATE, Authorizer
+from oncelog_broker.server.access import CREATE_TOPIC
+from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.controller_channel import ControllerChannel
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import NO_ERROR, OncelogError, TopicAlreadyExistsError
@@ -50,11 +51,11 @@ class TopicCreation:
     def request(self, context: RequestContext, topic: str) -> bool:
         """Have ``topic`` created; return false when the principal may not or too many are
         pending."""
+        if not CREATE_TOPIC.allows(self._authorizer, context, topic):
+            return False
         if topic in self._pending:
             return True
         if len(self._pending) >= PENDING_MAX:
-            return False
-        if not self._authorizer.authorize(context, CREATE, CLUSTER, CLUSTER_NAME):
             return False
         self._pending.add(topic)
         self._tasks.spawn(f"create topic {topic}", self._create(topic))

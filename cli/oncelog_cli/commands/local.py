@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Annotated, Any
 
 from oncelog_cli import extras, typed
+from oncelog_cli.local import secured
 from oncelog_cli.local.cluster import BROKERS_DEFAULT, LocalCluster
 from oncelog_cli.local.process import LocalClusterError
 from oncelog_cli.options import (
@@ -19,6 +20,7 @@ from oncelog_cli.options import (
     local_directory,
     typed_values,
 )
+from oncelog_cli.profiles import load_profiles, save_profiles
 from oncelog_cli.render import Column, Output
 
 COLUMNS = (
@@ -62,6 +64,12 @@ def up(
     metrics: Annotated[
         bool, typed.Option("--metrics/--no-metrics", help="Metrics and probes of every broker.")
     ] = True,
+    secure: Annotated[
+        bool,
+        typed.Option(
+            "--secure", help="TLS on every listener, and a profile with the admin's certificate."
+        ),
+    ] = False,
     foreground: Annotated[
         bool, typed.Option("--foreground", help="Stay, and stop the cluster on Ctrl+C.")
     ] = False,
@@ -71,15 +79,33 @@ def up(
     Metrics and probes are on a free port of this machine each; 'status -f wide' says where.
     Everything, data and logs, is under one directory. What a stopped cluster left there is used
     again: brokers keep their ports, settings and data.
+
+    With --secure it has a CA of its own, and only who shows a certificate of it is served. A
+    profile shows that of User:admin, so that commands need no more options; it is used from now on
+    if no other profile is.
     """
     extras.need("local", extras.BROKER, "a cluster on this machine")
     settings = typed_values("--set", setting or [])
     place = local_directory(directory)
-    cluster = _chosen_cluster(place, brokers, zookeeper, port, settings, metrics=metrics)
-    cluster.start(progress=output.note)
+    cluster = _chosen_cluster(
+        place, brokers, zookeeper, port, settings, metrics=metrics, secure=secure
+    )
+    _start(cluster, output)
     _show(cluster, output, finish=not foreground)
     if foreground:
         _stay(cluster, output)
+
+
+def _start(cluster: LocalCluster, output: Output) -> None:
+    """Start a cluster; a profile knows a secured one then."""
+    if cluster.secure:
+        load_profiles()  # if they cannot be read, that is told before anything starts
+    cluster.start(progress=output.note)
+    if cluster.secure:
+        profiles, _ = secured.with_profile_for(
+            load_profiles(), cluster.directory, cluster.tls_directory, cluster.bootstrap
+        )
+        save_profiles(profiles)
 
 
 def _chosen_cluster(
@@ -90,6 +116,7 @@ def _chosen_cluster(
     settings: dict[str, Any],
     *,
     metrics: bool,
+    secure: bool,
 ) -> LocalCluster:
     """Return the cluster in ``place``, changed as far as it can be, or a new one.
 
@@ -103,6 +130,7 @@ def _chosen_cluster(
             base_port=port,
             settings=settings,
             metrics=metrics,
+            secure=secure,
         )
     cluster = LocalCluster.load(place)
     cluster.expose_metrics(metrics)
@@ -111,6 +139,8 @@ def _chosen_cluster(
         raise UsageError(f"the cluster in {place} uses another ZooKeeper. {remedy}")
     if port and port != next(iter(cluster.brokers.values())).port:
         raise UsageError(f"the cluster in {place} has ports already. {remedy}")
+    if secure and not cluster.secure:
+        raise UsageError(f"the cluster in {place} is not secured. {remedy}")
     cluster.grow(brokers or len(cluster.brokers))
     cluster.settings.update(settings)
     return cluster
@@ -134,9 +164,11 @@ def down(
     clean = cluster.stop(deadline_s=timeout, progress=output.note)
     if not clean:
         output.fail("", "not every broker stopped in time; those were killed")
-    status = cluster.status()
+    status = _status(cluster)
     if delete:
         cluster.delete()
+        if status["profile"] is not None:
+            save_profiles(load_profiles().without(status["profile"]))
     output.finish({**status, "clean": clean, "deleted": delete})
 
 
@@ -148,12 +180,20 @@ def status(
     _show(LocalCluster.load(local_directory(directory)), output, finish=True)
 
 
+def _status(cluster: LocalCluster) -> dict[str, Any]:
+    """Return what runs where, and the profile that its start has written."""
+    of_it = secured.profile_of(load_profiles(), cluster.tls_directory) if cluster.secure else None
+    return {**cluster.status(), "profile": of_it}
+
+
 def _show(cluster: LocalCluster, output: Output, *, finish: bool) -> None:
-    status = cluster.status()
+    status = _status(cluster)
     output.table(COLUMNS, status["processes"])
     output.line()
     output.line(f"bootstrap  {status['bootstrap']}")
     output.line(f"directory  {status['directory']}")
+    if status["profile"] is not None:
+        output.line(f"profile    {status['profile']}")
     if finish or output.is_json:
         output.finish(status)
 

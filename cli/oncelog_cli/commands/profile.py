@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from oncelog_cli import typed
@@ -32,12 +33,16 @@ def _show_options(options: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in options.items()) or "-"
 
 
+SECRETS = ("password", "token")
+"""Options of security whose values are shown to nobody."""
+MASK = "***"
 LIST_COLUMNS = (
     Column("PROFILE", "profile"),
     Column("CURRENT", "current"),
     Column("SERVERS", "bootstrap", show=lambda value: value or "-"),
     Column("DESCRIPTION", "description", show=lambda value: value or "-"),
     Column("OPTIONS", "options", wide=True, show=_show_options),
+    Column("SECURITY", "security", wide=True, show=_show_options),
 )
 CHANGE_COLUMNS = (Column("PROFILE", "profile"), Column("CURRENT", "current"))
 
@@ -68,8 +73,8 @@ def show(
         raise CommandError("no profile is in use: 'oncelog profile use NAME' chooses one")
     profiles = load_profiles()
     row = _row(profiles, found[0])
-    output.table(LIST_COLUMNS[:-1], [row])
-    for option, value in row["options"].items():
+    output.table(LIST_COLUMNS[:-2], [row])
+    for option, value in (row["options"] | row["security"]).items():
         output.line(f"{option}={value}")
     output.finish(row)
 
@@ -108,11 +113,11 @@ def create(
     chosen: Annotated[bool, typed.Option("--use", help="Use it from now on.")] = False,
 ) -> None:
     """Write a profile down: where a cluster is, and options for its clients."""
-    options = _checked(server, client_options or [])
+    options, security = _checked(server, client_options or [])
     profiles = load_profiles()
     if name in profiles.profiles and not replace:
         raise CommandError(f"there is a profile {name!r} already: say --replace")
-    profiles = profiles.with_profile(name, Profile(server, description, options))
+    profiles = profiles.with_profile(name, Profile(server, description, options, security))
     if chosen:
         profiles = profiles.used(name)
     save_profiles(profiles)
@@ -140,19 +145,29 @@ def delete(
     output.finish({"dry_run": dry_run, **row}, (*CHANGE_COLUMNS, Column("DELETED", "deleted")))
 
 
-def _checked(server: str, items: list[str]) -> dict[str, Any]:
-    """Return client options, with values as the clients want them.
+def _checked(server: str, items: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return client options, with values as the clients want them, and those of security.
 
     :raises UsageError: nothing that a client could be made with.
     """
     from oncelog.config import parse_addresses
+    from oncelog.security_settings import combined, parted
     from oncelog_cli import clients
 
     if not server and not items:
         raise UsageError("a profile says something: give --server, or options with -X")
     if server:
         parse_addresses(server)
-    return clients.typed_options(parse_client_options(items))
+    security, others = parted(parse_client_options(items))
+    if combined([security]) is None:
+        security = {}
+    # A profile is used in whatever directory one is.
+    paths = {
+        name: str(Path(value).expanduser().absolute())
+        for name, value in security.items()
+        if name.endswith("_file")
+    }
+    return clients.typed_options(others), security | paths
 
 
 def _row(profiles: Profiles, name: str) -> dict[str, Any]:
@@ -161,4 +176,7 @@ def _row(profiles: Profiles, name: str) -> dict[str, Any]:
         "profile": name,
         "current": name == profiles.current,
         **fields_of(profile, "bootstrap description options"),
+        "security": {
+            key: MASK if key in SECRETS else value for key, value in profile.security.items()
+        },
     }

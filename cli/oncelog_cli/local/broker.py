@@ -90,8 +90,17 @@ class LocalBroker(ProcessOwner):
             return "paused"
         return "running" if self.is_ready() else "starting"
 
-    def write_config(self, zookeeper_connect: str, settings: Mapping[str, Value]) -> None:
-        """Write ``broker.toml``; ``settings`` go over what is said here."""
+    def write_config(
+        self,
+        zookeeper_connect: str,
+        settings: Mapping[str, Value],
+        listener: Mapping[str, Value] | None = None,
+    ) -> None:
+        """Write ``broker.toml``; ``settings`` go over what is said here.
+
+        :param listener: what each listener has beside its address.
+        """
+        more = listener or {}
         self.directory.mkdir(parents=True, exist_ok=True)
         whole: dict[str, Value] = {
             "broker_id": self.broker_id,
@@ -102,8 +111,8 @@ class LocalBroker(ProcessOwner):
             **({"metrics_port": self.metrics_port} if self.metrics_port else {}),
             **settings,
             "listeners": [
-                {"name": INTERNAL_LISTENER, "host": HOST, "port": self.internal_port},
-                {"name": EXTERNAL_LISTENER, "host": HOST, "port": self.port},
+                {"name": INTERNAL_LISTENER, "host": HOST, "port": self.internal_port, **more},
+                {"name": EXTERNAL_LISTENER, "host": HOST, "port": self.port, **more},
             ],
         }
         self.config_path.write_text(to_toml(whole), encoding="utf-8")

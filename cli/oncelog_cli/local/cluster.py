@@ -6,6 +6,7 @@
     <directory>/cluster.lock          held while a command changes the cluster
     <directory>/zookeeper/            see ``zookeeper.py``
     <directory>/broker-<id>/          see ``broker.py``
+    <directory>/tls/                  see ``secured.py``; a cluster without TLS has none
 
 Ports are chosen once and kept, so that a broker that restarts is found where it was. The state
 file is replaced whole after every change; processes in it are known by pid *and* start mark, so a
@@ -23,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from oncelog_cli.local import secured
 from oncelog_cli.local.broker import READY_DEADLINE_S, STOP_DEADLINE_S, LocalBroker
 from oncelog_cli.local.process import (
     LocalClusterError,
@@ -53,6 +55,7 @@ class LocalCluster:
     :param settings: over the defaults in every broker's file.
     :param metrics: whether every broker has a port with metrics and probes, a free one of this
         machine's loopback, which it keeps.
+    :param secure: whether every listener speaks TLS, and serves only whom its CA knows.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class LocalCluster:
         base_port: int = 0,
         settings: Mapping[str, Value] | None = None,
         metrics: bool = False,
+        secure: bool = False,
     ) -> None:
         self.directory = directory.absolute()
         self.external_zookeeper = zookeeper
@@ -72,6 +76,7 @@ class LocalCluster:
         )
         self.settings: dict[str, Value] = dict(settings or {})
         self.metrics = metrics
+        self.secure = secure
         self.brokers: dict[int, LocalBroker] = {}
         self._seen = ""
         """The state file as this object last read or wrote it."""
@@ -112,7 +117,12 @@ class LocalCluster:
                 f"{path} was not written by this release. Remedy: stop the cluster with the "
                 "release that started it, or remove the directory"
             )
-        cluster = cls(directory, brokers=0, zookeeper=state["external_zookeeper"])
+        cluster = cls(
+            directory,
+            brokers=0,
+            zookeeper=state["external_zookeeper"],
+            secure=state.get("secure", False),
+        )
         cluster.settings = dict(state["settings"])
         cluster._take_processes(state, text)
         return cluster
@@ -155,6 +165,7 @@ class LocalCluster:
         state = {
             "version": STATE_VERSION,
             "bootstrap": self.bootstrap,
+            "secure": self.secure,
             "external_zookeeper": self.external_zookeeper,
             "zookeeper": zookeeper,
             "settings": self.settings,
@@ -198,6 +209,11 @@ class LocalCluster:
     def bootstrap(self) -> str:
         """Return the addresses of all brokers for clients, comma separated."""
         return ",".join(broker.address for broker in self.brokers.values())
+
+    @property
+    def tls_directory(self) -> Path:
+        """Return where the CA and the certificates of a secured cluster are."""
+        return self.directory / "tls"
 
     @property
     def zookeeper_connect(self) -> str:
@@ -244,6 +260,7 @@ class LocalCluster:
             "directory": str(self.directory),
             "bootstrap": self.bootstrap,
             "zookeeper": self.zookeeper_connect,
+            "secure": self.secure,
             "processes": rows,
         }
 
@@ -260,6 +277,7 @@ class LocalCluster:
             self._catch_up()
             begun: list[Callable[[], object]] = []
             try:
+                self._make_certificates(progress)
                 self._start_zookeeper(begun, progress)
                 self._launch_brokers(begun, progress)
                 deadline = time.monotonic() + deadline_s
@@ -283,7 +301,7 @@ class LocalCluster:
         """Return the paths of everything that a cluster keeps in its directory."""
         brokers = (broker.directory for broker in self.brokers.values())
         files = (self.directory / "cluster.json", self.directory / "cluster.lock")
-        return [self.directory / "zookeeper", *brokers, *files]
+        return [self.directory / "zookeeper", self.tls_directory, *brokers, *files]
 
     def _remove(self, but: Collection[Path] = ()) -> None:
         """Remove what belongs to the cluster, and the directory when nothing is left in it."""
@@ -299,6 +317,11 @@ class LocalCluster:
                 self.directory.rmdir()
             except OSError:
                 pass  # somebody keeps other files there: not ours to remove
+
+    def _make_certificates(self, progress: Progress) -> None:
+        made = secured.make_missing(self.tls_directory, self.brokers) if self.secure else []
+        if made:
+            progress(f"made certificates in {self.tls_directory}: {', '.join(made)}")
 
     def _start_zookeeper(self, begun: list[Callable[[], object]], progress: Progress) -> None:
         if self.zookeeper is None:
@@ -317,7 +340,12 @@ class LocalCluster:
             if broker.is_alive():
                 continue
             self._choose_ports(broker)
-            broker.write_config(self.zookeeper_connect, self._broker_settings())
+            more = (
+                secured.listener_settings(self.tls_directory, broker.broker_id)
+                if self.secure
+                else None
+            )
+            broker.write_config(self.zookeeper_connect, self._broker_settings(), more)
             progress(f"starting broker {broker.broker_id}")
             broker.launch()
             begun.append(broker.kill)
@@ -329,6 +357,7 @@ class LocalCluster:
             "default_replication_factor": replicas,
             "offsets_topic_replication_factor": replicas,
             "transaction_state_log_replication_factor": replicas,
+            **(secured.security_settings() if self.secure else {}),
             **self.settings,
         }
 

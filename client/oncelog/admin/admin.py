@@ -1,6 +1,7 @@
 """The admin client changes and describes topics, configs, brokers, elections and log directories.
 
-Groups and transactions have parts of their own: see ``groups.py`` and ``transactions.py``.
+Groups, transactions and users have parts of their own: see ``groups.py``, ``transactions.py`` and
+``users.py``.
 
 Rules
 -----
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oncelog import defaults
-from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error
+from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error, item_error
 from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.record_deletion import DeletionQuestion
 from oncelog.admin.results import (
@@ -36,6 +37,7 @@ from oncelog.admin.results import (
     TopicOutcome,
 )
 from oncelog.admin.transactions import TransactionAdmin
+from oncelog.admin.users import UserAdmin
 from oncelog.config import BootstrapServers, ConnectionOptions
 from oncelog.core.closing import Closing
 from oncelog.core.cluster import topic_error
@@ -46,13 +48,11 @@ from oncelog.errors import (
     BrokerUnreachableError,
     ConfigurationError,
     CorruptMessageError,
-    NotControllerError,
-    UnknownServerError,
     UnknownTopicOrPartitionError,
     error_for,
-    is_retriable,
 )
 from oncelog.observability.metrics import ClientMetrics, client_metrics
+from oncelog.security import Security
 from oncelog_protocol.messages import admin as wire
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.handshake import ApiVersionsRequest
@@ -66,7 +66,7 @@ NOT_ALIVE_S = 1.0
 KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
 
 
-class Admin(GroupAdmin, TransactionAdmin):
+class Admin(GroupAdmin, TransactionAdmin, UserAdmin):
     """An admin client changes and describes a cluster.
 
     Use it as ``async with Admin("localhost:9092") as admin: ...``.
@@ -81,6 +81,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS,
         retry_backoff_ms: int = defaults.RETRY_BACKOFF_MS,
         retry_backoff_max_ms: int = defaults.RETRY_BACKOFF_MAX_MS,
+        security: Security | None = None,
         entropy: Entropy | None = None,
         clock: WallClock | None = None,
     ) -> None:
@@ -91,9 +92,10 @@ class Admin(GroupAdmin, TransactionAdmin):
             connect_timeout_ms=connect_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
+            security=security,
         )
         entropy = (entropy or SystemEntropy()).fork("admin")
-        super().__init__(Router(options, entropy=entropy), clock)
+        super().__init__(Router(options, entropy=entropy), clock, entropy.fork("salts"))
         self._closing = Closing(client_id)
 
     # ------------------------------------------------------------------------------ life
@@ -345,7 +347,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         return Results(
             ElectionOutcome(
                 TopicPartition(item.topic, item.partition),
-                _item_error(item.error_code, item.error_message),
+                item_error(item.error_code, item.error_message),
             )
             for item in response.partitions
         )
@@ -366,16 +368,12 @@ class Admin(GroupAdmin, TransactionAdmin):
 
     # ------------------------------------------------------------------------------ calls
 
-    async def _on_controller(self, request: Request, timeout_ms: int) -> Any:
-        deadline = self._deadline(timeout_ms)
-        return await self._router.call_controller(request, deadline, _refused)
-
     async def _change_topics(self, request: Request, timeout_ms: int) -> Results[TopicOutcome]:
         response = await self._on_controller(request, timeout_ms)
         return Results(
             TopicOutcome(
                 item.topic,
-                _item_error(item.error_code, item.error_message, item.topic),
+                item_error(item.error_code, item.error_message, item.topic),
                 item.topic_id,
                 item.partition_count,
                 item.replication_factor,
@@ -440,32 +438,10 @@ class Admin(GroupAdmin, TransactionAdmin):
         return await self._router.retry(attempt, deadline, type(request).__name__)
 
 
-def _refused(response: Any) -> ApiError | None:
-    """Return the retriable error of an answer or of its items, else None. Raise any other error."""
-    if response.error_code:
-        error = error_for(response.error_code)
-        if not is_retriable(error):
-            raise error
-        return error
-    items = getattr(response, "topics", None) or getattr(response, "resources", None) or ()
-    if any(item.error_code == NotControllerError.code for item in items):
-        return NotControllerError()
-    return None
-
-
 def _raise_for(error_code: int, message: str | None = None) -> None:
-    error = _item_error(error_code, message)
+    error = item_error(error_code, message)
     if error is not None:
         raise error
-
-
-def _item_error(error_code: int, message: str | None, name: str = "") -> ApiError | None:
-    if not error_code:
-        return None
-    error = error_for(error_code, message or "")
-    if isinstance(error, UnknownServerError) or not name or (message and name in message):
-        return error
-    return type(error)(f"{name}: {error}")
 
 
 def _new_topic(topic: NewTopic | str) -> wire.CreatableTopic:
@@ -519,7 +495,7 @@ def _config_error(item: Any) -> ApiError | None:
     """Return the error of a resource with the topic or the broker named in it, or None."""
     name, message = item.resource_name, item.error_message
     if not item.error_code or not name or (message and name in message):
-        return _item_error(item.error_code, message)
+        return item_error(item.error_code, message)
     unknown = item.error_code == UnknownTopicOrPartitionError.code
     if item.resource_type == wire.RESOURCE_TOPIC and (unknown or not message):
         return topic_error(name, item.error_code)
@@ -564,7 +540,7 @@ def _describe_log_dir(
     return LogDirDescription(
         broker_id,
         log_dir.path,
-        _item_error(log_dir.error_code, None, log_dir.path),
+        item_error(log_dir.error_code, None, log_dir.path),
         log_dir.total_bytes,
         log_dir.free_bytes,
         replicas,

@@ -16,8 +16,11 @@ from oncelog.errors import (
     ClosedError,
     ConfigurationError,
     CoordinatorLoadInProgressError,
+    NotControllerError,
+    UnknownServerError,
     error_about,
     error_for,
+    is_retriable,
 )
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
@@ -56,6 +59,11 @@ class AdminCalls(ClusterClient):
         """Return the milliseconds until ``deadline``, at least 1: a late call gets one attempt."""
         left_s = deadline - asyncio.get_running_loop().time()
         return max(round(left_s * 1000), 1)
+
+    async def _on_controller(self, request: Request, timeout_ms: int) -> Any:
+        """Return the controller's answer; metadata say where it is when it has moved."""
+        deadline = self._deadline(timeout_ms)
+        return await self._router.call_controller(request, deadline, _refused)
 
     async def _metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:
         response: MetadataResponse = await self._router.call_any(MetadataRequest(topics), deadline)
@@ -114,6 +122,29 @@ class AdminCalls(ClusterClient):
                 incomplete = error_about(f"broker {broker_id}", error_code) if error_code else None
                 return response, incomplete
             await asyncio.sleep(pause_s)
+
+
+def _refused(response: Any) -> ApiError | None:
+    """Return the retriable error of an answer or of its items, else None. Raise any other error."""
+    if response.error_code:
+        error = error_for(response.error_code)
+        if not is_retriable(error):
+            raise error
+        return error
+    items = getattr(response, "topics", None) or getattr(response, "resources", None) or ()
+    if any(item.error_code == NotControllerError.code for item in items):
+        return NotControllerError()
+    return None
+
+
+def item_error(error_code: int, message: str | None, name: str = "") -> ApiError | None:
+    """Return the error of an item, None for none; the text says its name."""
+    if not error_code:
+        return None
+    error = error_for(error_code, message or "")
+    if isinstance(error, UnknownServerError) or not name or (message and name in message):
+        return error
+    return type(error)(f"{name}: {error}")
 
 
 def broker_error(broker_id: int, error: BaseException) -> BrokerError:

@@ -17,9 +17,10 @@ from typing import Any
 
 from oncelog.core.connection import DATA
 from oncelog.core.router import Router
-from oncelog.errors import BrokerUnreachableError
+from oncelog.errors import BrokerUnreachableError, HandshakeError
 from oncelog_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog_protocol.types import CONSUMER_REPLICA_ID, NO_EPOCH, NO_LEADER, TopicPartition
+from oncelog_runtime.channel import NotSentError
 
 BYTES_MAX = 1
 """A leader sends a whole batch all the same, where there is one; never more than one."""
@@ -79,7 +80,8 @@ class Arrivals:
             )
             try:
                 channel = await self._router.connections.channel(leader, DATA)
-            except BrokerUnreachableError:
+                await channel.drain()
+            except (BrokerUnreachableError, HandshakeError, NotSentError):
                 self._arrived = True
                 return
             self._asked.add(leader)

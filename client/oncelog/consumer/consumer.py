@@ -49,6 +49,7 @@ from oncelog.core.router import Router
 from oncelog.errors import ClientError, ClosedError, DeadlineExceededError
 from oncelog.history import History
 from oncelog.observability.metrics import ConsumerMetrics, consumer_metrics
+from oncelog.security import Security
 from oncelog.signals import StopSignals
 from oncelog_protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from oncelog_runtime.clock import WallClock
@@ -118,6 +119,7 @@ class Consumer(Questions, ClusterClient):
         metadata_max_age_ms: int = defaults.METADATA_MAX_AGE_MS,
         retry_backoff_ms: int = defaults.RETRY_BACKOFF_MS,
         retry_backoff_max_ms: int = defaults.RETRY_BACKOFF_MAX_MS,
+        security: Security | None = None,
         clock: WallClock | None = None,
         entropy: Entropy | None = None,
         history: History | None = None,

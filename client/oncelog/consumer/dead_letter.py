@@ -11,9 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
-from oncelog.config import ConnectionOptions
+from oncelog.config import ConnectionOptions, spread
 from oncelog.consumer.record import Record, RecordHeaders
 from oncelog.errors import UndeliveredRecordsError
 from oncelog.producer.producer import Producer
@@ -41,7 +39,7 @@ class DeadLetters:
         self.topic = topic
         self._group_id = group_id
         self._producer = Producer(
-            **asdict(options),
+            **spread(options),
             acks="all",
             # The headers come on top of a record that may be as large as one can be: what is too
             # large is for the topic's max_message_bytes to say.

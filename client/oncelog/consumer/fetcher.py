@@ -43,6 +43,7 @@ from oncelog.errors import (
     CorruptMessageError,
     CorruptRecordError,
     DeadlineExceededError,
+    HandshakeError,
     LogTruncationError,
     OffsetOutOfRangeError,
 )
@@ -50,7 +51,7 @@ from oncelog.history import UNRECORDED, History
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.fetch import FetchPartitionResponse, FetchResponse
 from oncelog_protocol.types import NO_EPOCH, NO_LEADER, IsolationLevel
-from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.channel import NotSentError, RequestChannel
 from oncelog_runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -211,7 +212,7 @@ class Fetcher:
             self._wake_at(wake_at)
         for plan in plans:
             channel = self._router.connections.channel_now(plan.leader, DATA)
-            if channel is None:
+            if channel is None or channel.held:
                 poll = _Poll(
                     [RequestedPartition(s, s.version, s.fetch_offset) for s in plan.partitions],
                     0,
@@ -247,9 +248,13 @@ class Fetcher:
 
     async def _connect(self, leader: int, poll: _Poll) -> None:
         try:
-            await self._router.connections.channel(leader, DATA)
-        except BrokerUnreachableError as error:
+            channel = await self._router.connections.channel(leader, DATA)
+            await channel.drain()
+        except (BrokerUnreachableError, NotSentError) as error:
             self._trouble_all(poll, error)
+        except HandshakeError as error:
+            self._trouble_all(poll, error)
+            self._refused(poll, error)
         finally:
             self._polls.pop(leader, None)
         self.wake()
@@ -387,6 +392,14 @@ class Fetcher:
                 asked.state.in_trouble(now)
         self._router.refresh_soon()
         self._speak_up(now, error)
+
+    def _refused(self, poll: _Poll, error: HandshakeError) -> None:
+        """Tell the application at once: waiting does not help."""
+        for asked in poll.asked:
+            if asked.version == asked.state.version:
+                asked.state.fail(error)
+                self.notify()
+                return
 
     def _note_leaderless(self, now: float) -> None:
         leader_of = self._router.cluster.leader

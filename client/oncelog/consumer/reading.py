@@ -17,8 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from oncelog.config import ConsumerOptions
 from oncelog.consumer.columns import ColumnBatch, cut, make_batch
@@ -50,6 +49,24 @@ _Taken = tuple[TopicPartitionState, RecordColumns, memoryview, int, tuple[int, i
 handed out before, and offset and leader epoch behind it and what follows it and is hidden."""
 
 
+class _PollScope:
+    """It is the inside of a poll, by which the application says that it is done with what it had.
+
+    ``getone`` enters it for every record, which a generator as context manager would make dear.
+    """
+
+    __slots__ = ("_begin", "_end")
+
+    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        self._begin, self._end = begin, end
+
+    def __enter__(self) -> None:
+        self._begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+
 class RecordReader:
     """A reader hands out the records of one consumer.
 
@@ -75,6 +92,7 @@ class RecordReader:
         self._cursor: Cursor | None = None
         self._deferred: BaseException | None = None
         """An error that came up behind records which a getmany had in hand: raised next."""
+        self._poll = _PollScope(self._begin_poll, self._end_poll)
         self._polling = 0
         self._polls = 0
         self._in_hand: dict[TopicPartition, tuple[int, int]] = {}
@@ -102,9 +120,7 @@ class RecordReader:
 
     # ------------------------------------------------------------------------------ polls
 
-    @contextmanager
-    def _poll(self) -> Iterator[None]:
-        """Be inside of a poll, by which the application says that it is done with what it had."""
+    def _begin_poll(self) -> None:
         self._polling += 1
         self._polls += 1
         self._hidden = 0
@@ -112,14 +128,13 @@ class RecordReader:
             self._in_hand.clear()
         if self._cursor is not None:
             self._cursor.came_back()
-        try:
-            yield
-        finally:
-            self._polling -= 1
+
+    def _end_poll(self) -> None:
+        self._polling -= 1
 
     def came_back(self) -> None:
         """Note that the application holds nothing, which it said otherwise than by a poll."""
-        with self._poll():
+        with self._poll:
             pass
 
     @property
@@ -140,7 +155,7 @@ class RecordReader:
 
     async def next_cursor(self) -> Cursor | None:
         """Return a cursor with at least one record; None when the consumer is closed."""
-        with self._poll():
+        with self._poll:
             cursor = self._cursor
             if cursor is not None and cursor.left:
                 return cursor
@@ -154,7 +169,7 @@ class RecordReader:
 
     async def next_batch(self) -> ColumnBatch | None:
         """Return the next batch as columns; None when the consumer is closed."""
-        with self._poll():
+        with self._poll:
             await asyncio.sleep(0)
             self.drop_cursor()
             while await self._open():
@@ -167,7 +182,7 @@ class RecordReader:
     async def next_lists(self, wanted: int, timeout_s: float) -> dict[TopicPartition, list[Record]]:
         """Return up to ``wanted`` records that are there; wait ``timeout_s`` for the first one."""
         result: dict[TopicPartition, list[Record]] = {}
-        with self._poll():
+        with self._poll:
             try:
                 async with asyncio.timeout(timeout_s) as patience:
                     cursor = await self.next_cursor()
@@ -201,7 +216,7 @@ class RecordReader:
         consumer was closed.
         """
         found: list[ColumnBatch] = []
-        with self._poll():
+        with self._poll:
             await asyncio.sleep(0)
             self.drop_cursor()
             while await self._open():

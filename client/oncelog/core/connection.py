@@ -12,11 +12,12 @@ from typing import Any
 
 from oncelog.config import Address
 from oncelog.core.backoff import Backoff
-from oncelog.errors import BrokerUnreachableError, RebootstrapRequiredError
+from oncelog.errors import BrokerUnreachableError, HandshakeError, RebootstrapRequiredError
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.base import Request
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.dialer import PLAIN, Dialer
 
 CONTROL = "control"
 """Metadata, offsets, admin: never behind a long poll or a produce that waits for replicas."""
@@ -33,13 +34,22 @@ class ConnectionSlot:
     backoff: Backoff
     channel: RequestChannel | None = None
     connecting: asyncio.Task[None] | None = None
-    error: BrokerUnreachableError | None = None
+    error: BrokerUnreachableError | HandshakeError | None = None
     retry_at: float = 0.0
 
     @property
     def open_channel(self) -> RequestChannel | None:
         """Return the connection while it is open, else None."""
         return None if self.channel is None or self.channel.closed else self.channel
+
+    @property
+    def failure(self) -> BrokerUnreachableError | HandshakeError:
+        """Return why there is no connection; who changes the error of a refusal has their own."""
+        if isinstance(self.error, HandshakeError):
+            return self.error.anew()
+        return self.error or BrokerUnreachableError(
+            self.broker_id, str(self.address), "closed as soon as it was open"
+        )
 
     def connects(self, attempt: asyncio.Task[None]) -> None:
         """Note that an attempt is under way."""
@@ -55,7 +65,7 @@ class ConnectionSlot:
         self.error = None
         self.backoff.reset()
 
-    def failed(self, error: BrokerUnreachableError, now: float) -> None:
+    def failed(self, error: BrokerUnreachableError | HandshakeError, now: float) -> None:
         """Note that the attempt failed: the next one comes after a pause."""
         self.retry_at = now + self.backoff.next_s()
         self.error = error
@@ -66,7 +76,11 @@ class ConnectionSlot:
 
 
 async def open_channel(
-    address: Address, client_id: str, timeout_s: float, meant: Identity = UNKNOWN
+    address: Address,
+    client_id: str,
+    timeout_s: float,
+    meant: Identity = UNKNOWN,
+    dialer: Dialer = PLAIN,
 ) -> RequestChannel:
     """Connect, shake hands and negotiate versions within ``timeout_s``.
 
@@ -75,18 +89,20 @@ async def open_channel(
     :raises ProtocolError: what listens there does not speak Oncelog.
     :raises RebootstrapRequiredError: another broker, or one of another cluster, is there.
     """
-    channel, _ = await find_broker(address, client_id, timeout_s, meant)
+    channel, _ = await find_broker(address, client_id, timeout_s, meant, dialer)
     return channel
 
 
 async def find_broker(
-    address: Address, client_id: str, timeout_s: float, meant: Identity = UNKNOWN
+    address: Address,
+    client_id: str,
+    timeout_s: float,
+    meant: Identity = UNKNOWN,
+    dialer: Dialer = PLAIN,
 ) -> tuple[RequestChannel, Identity]:
     """Connect as :func:`open_channel` does; return who was found, as far as it says so."""
     machine = ClientConnection(client_id, reuse=False, meant=meant)
-    channel = await RequestChannel.open(
-        address.host, address.port, machine, connect_timeout_s=timeout_s
-    )
+    channel = await dialer.open(address.host, address.port, machine, connect_timeout_s=timeout_s)
     return channel, machine.found
 
 

@@ -12,6 +12,7 @@ from oncelog.core.backoff import Backoff
 from oncelog.core.cluster import ClusterMetadata
 from oncelog.core.connection import CONTROL, ConnectionSlot, hint, open_channel, reason_of
 from oncelog.core.health import Silence
+from oncelog.core.refusals import Refusals
 from oncelog.errors import (
     ApiError,
     BrokerUnreachableError,
@@ -22,6 +23,7 @@ from oncelog.observability.counters import Counters
 from oncelog_protocol.errors import ProtocolError
 from oncelog_protocol.identity import Identity, misfit
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.dialer import Dialer
 from oncelog_runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -37,15 +39,18 @@ class Connections:
         counters: Counters,
         new_backoff: Callable[[str], Backoff],
         on_silence: Callable[[], None],
+        dialer: Dialer,
     ) -> None:
         self.blamed: dict[Address, float] = {}
         """When an address last failed, in the loop's time."""
         self.silence = Silence(options.client_id)
+        self.refusals = Refusals()
         self._options = options
         self._cluster = cluster
         self._counters = counters
         self._new_backoff = new_backoff
         self._on_silence = on_silence
+        self._dialer = dialer
         self._slots: dict[tuple[int, str], ConnectionSlot] = {}
         self._reached: dict[Address, None] = {}
         self._tasks: Tasks | None = None
@@ -62,6 +67,7 @@ class Connections:
         """Close every connection; waits until they are gone. The tasks have ended."""
         self.end()
         self.silence.forget()
+        self.refusals.forget()
         channels = [slot.channel for slot in self._slots.values() if slot.channel is not None]
         for channel in channels:
             channel.close("client closed")
@@ -99,6 +105,8 @@ class Connections:
 
     def drop_stale(self) -> None:
         """Close the connections to brokers that are gone, or that moved."""
+        known = {broker.address for broker in self._cluster.brokers.values()}
+        self.refusals.keep(known.union(self._options.addresses))
         for (broker_id, purpose), slot in list(self._slots.items()):
             broker = self._cluster.brokers.get(broker_id)
             if broker is None or broker.address != slot.address:
@@ -109,6 +117,12 @@ class Connections:
                     channel.close("the broker left the cluster or moved")
                 del self._slots[broker_id, purpose]
 
+    def raise_if_refused(self) -> None:
+        """Raise the error that was told last, when nobody answers this client."""
+        refusal = self.refusals.verdict
+        if refusal is not None and self.silence.since is not None:
+            raise refusal
+
     # ------------------------------------------------------------------------------ opening
 
     async def channel(self, broker_id: int, purpose: str = CONTROL) -> RequestChannel:
@@ -116,6 +130,7 @@ class Connections:
 
         :raises BrokerUnreachableError: not in the cluster, refused, silent; or it failed a moment
             ago and the pause before the next attempt is not over.
+        :raises HandshakeError: it is there, and TLS or authentication has failed three times.
         """
         tasks = self._tasks
         if tasks is None:
@@ -126,7 +141,7 @@ class Connections:
             return channel
         if slot.connecting is None:
             if slot.error is not None and asyncio.get_running_loop().time() < slot.retry_at:
-                raise slot.error
+                raise slot.failure
             slot.connects(tasks.spawn(f"connect {broker_id}", self._connect(slot)))
         connecting = slot.connecting
         assert connecting is not None
@@ -138,9 +153,7 @@ class Connections:
             raise
         channel = slot.open_channel
         if channel is None:
-            raise slot.error or BrokerUnreachableError(
-                broker_id, str(slot.address), "closed as soon as it was open"
-            )
+            raise slot.failure
         return channel
 
     def adopt(self, seed: Address, channel: RequestChannel, found: Identity) -> None:
@@ -169,12 +182,17 @@ class Connections:
         try:
             timeout_s = self._options.connect_timeout_ms / 1000
             meant = self._cluster.identity(slot.broker_id)
-            channel = await open_channel(slot.address, self._options.client_id, timeout_s, meant)
+            channel = await open_channel(
+                slot.address, self._options.client_id, timeout_s, meant, self._dialer
+            )
         except (OSError, TimeoutError, ProtocolError, ApiError) as error:
             self._counters.connection_failed()
             before = slot.error
-            slot.failed(self._unreachable(slot, error), asyncio.get_running_loop().time())
-            if isinstance(error, RebootstrapRequiredError) and str(before) != str(slot.error):
+            refusal = self.refusals.judge(slot.address, error)
+            failure = refusal or self._unreachable(slot, error)
+            slot.failed(failure, asyncio.get_running_loop().time())
+            misled = refusal is not None or isinstance(error, RebootstrapRequiredError)
+            if misled and str(before) != str(slot.error):
                 logger.warning("%s: %s", self._options.client_id, slot.error)
             self.blame(slot.address, error)
         else:
@@ -191,8 +209,10 @@ class Connections:
         self._counters.connection_opened()
         self._reached[slot.address] = None
         self.blamed.pop(slot.address, None)
+        self.refusals.ended(slot.address)
         self.silence.ended()
         channel.on_close.append(partial(self._lost, slot.address))
+        channel.on_throttle.append(self._counters.throttled)
 
     def blame(self, address: Address, error: BaseException) -> None:
         """Note that requests to this address fail: others come first."""

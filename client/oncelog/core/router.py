@@ -22,12 +22,14 @@ from oncelog.core.cluster import ClusterMetadata, TopicView
 from oncelog.core.connection import CONTROL, ask, find_broker, open_channel, reason_of
 from oncelog.core.connections import Connections
 from oncelog.core.home import Home
+from oncelog.core.refusals import refusal_of
 from oncelog.core.unknown_topics import UnknownTopics
 from oncelog.errors import (
     ApiError,
     BrokerUnreachableError,
     ClosedError,
     DeadlineExceededError,
+    HandshakeError,
     InvalidTopicError,
     NoBrokersAvailableError,
     UnknownTopicOrPartitionError,
@@ -41,6 +43,7 @@ from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.dialer import PLAIN, Dialer
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.tasks import Tasks
 
@@ -72,7 +75,9 @@ class Router:
         entropy: Entropy,
         auto_create: bool = False,
         history: History | None = None,
+        dialer: Dialer | None = None,
     ) -> None:
+        """``dialer`` opens the connections; without one they are secured as the options say."""
         self.options = options
         self.cluster = ClusterMetadata()
         self.on_metadata: list[Callable[[], None]] = []
@@ -88,8 +93,12 @@ class Router:
         self.history: History = history or UNRECORDED
         """All parts of the client that this router is of count and record here."""
         self._entropy = entropy
+        if dialer is None:
+            security = options.chosen_security
+            dialer = PLAIN if security is None else security.dialer(entropy=entropy)
+        self._dialer = dialer
         self.connections = Connections(
-            options, self.cluster, self.counters, self.new_backoff, self.refresh_soon
+            options, self.cluster, self.counters, self.new_backoff, self.refresh_soon, dialer
         )
         self._blamed = self.connections.blamed
         self._unknown_topics = UnknownTopics(
@@ -116,6 +125,8 @@ class Router:
         """Connect to a broker and learn the cluster from it.
 
         :raises NoBrokersAvailableError: nobody answered; names every address and its reason.
+        :raises HandshakeError: TLS or authentication has failed three times, and no other address
+            serves.
         """
         if not self.closed:
             raise ClosedError("the client is started already")
@@ -126,25 +137,42 @@ class Router:
         tried: list[tuple[str, str]] = []
         seeds = list(self.options.addresses)
         try:
-            attempts = [partial(self._bootstrap, seed, tried) for seed in seeds]
+            attempts = [
+                partial(self._insist, seed, partial(self._bootstrap, seed, tried)) for seed in seeds
+            ]
             found = await self.first(attempts)
             self.raise_if_failed()
             if found is None:
-                raise NoBrokersAvailableError(tried)
+                raise self.connections.refusals.verdict or NoBrokersAvailableError(tried)
             await self._check_advertised()
         except BaseException:
             await self.close()
             raise
         self._tasks.spawn("metadata", self._refresh_loop())
 
+    async def _insist(self, address: Address, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat an attempt at an address while TLS or authentication fails and that is not told.
+        It counts its failures itself."""
+        pace = self.new_backoff(f"insist {address}")
+        while True:
+            try:
+                return await attempt()
+            except Failure as error:
+                if not (refusal_of(address, error) or refusal_of(address, error.__cause__)):
+                    raise
+                if isinstance(error, HandshakeError):
+                    raise
+            await asyncio.sleep(pace.next_s())
+
     async def _bootstrap(self, seed: Address, tried: list[tuple[str, str]]) -> bool:
         timeout_s = self.options.connect_timeout_ms / 1000
         try:
             channel, found = await find_broker(
-                seed, self.options.client_id, timeout_s, self.cluster.identity()
+                seed, self.options.client_id, timeout_s, self.cluster.identity(), self._dialer
             )
         except (OSError, TimeoutError, ProtocolError, ApiError) as error:
             tried.append((str(seed), reason_of(error)))
+            self.connections.refusals.tell(seed, error)
             raise
         try:
             request = MetadataRequest([], False)
@@ -157,6 +185,7 @@ class Router:
         except BaseException as error:  # a cancellation too: another seed was faster
             tried.append((str(seed), reason_of(error)))
             channel.close("bootstrap failed")
+            self.connections.refusals.tell(seed, error)
             raise
         self.connections.adopt(seed, channel, found)
         return True
@@ -164,10 +193,14 @@ class Router:
     async def _check_advertised(self) -> None:
         """Raise unless at least one broker can be reached where it says it is."""
         brokers = list(self.cluster.brokers)
-        attempts = [partial(self.connections.channel, broker_id) for broker_id in brokers]
+        addresses = [self.cluster.brokers[broker_id].address for broker_id in brokers]
+        attempts = [
+            partial(self._insist, address, partial(self.connections.channel, broker_id))
+            for address, broker_id in zip(addresses, brokers, strict=True)
+        ]
         if await self.first(attempts) is not None:
             return
-        raise NoBrokersAvailableError(
+        raise self.connections.refusals.verdict or NoBrokersAvailableError(
             self.connections.errors_of(brokers),
             "The bootstrap address answered, no advertised address does",
         )
@@ -319,10 +352,13 @@ class Router:
         timeout_s = self.options.connect_timeout_ms / 1000
         try:
             meant = self.cluster.identity()
-            channel = await open_channel(seed, self.options.client_id, timeout_s, meant)
+            client_id = self.options.client_id
+            channel = await open_channel(seed, client_id, timeout_s, meant, self._dialer)
         except (OSError, TimeoutError, ProtocolError, ApiError) as error:
+            self.connections.refusals.judge(seed, error)
             self.connections.blame(seed, error)
             raise
+        self.connections.refusals.ended(seed)
         try:
             return await self._metadata_over(channel, request)
         finally:
@@ -394,6 +430,7 @@ class Router:
         :raises UnknownTopicOrPartitionError: it does not exist; with the nearest name that does.
         :raises ApiError: illegal name, not authorised.
         :raises DeadlineExceededError: no broker answered in time.
+        :raises HandshakeError: no broker answers, as TLS or authentication fails.
         """
         loop = asyncio.get_running_loop()
         self.want(topic)
@@ -413,6 +450,7 @@ class Router:
                         raise verdict
                     if topic in self.cluster.topics:
                         continue
+            self.connections.raise_if_refused()
             if loop.time() >= deadline:
                 if isinstance(error, UnknownTopicOrPartitionError):
                     self.topics.pop(topic, None)
@@ -472,10 +510,12 @@ class Router:
             for broker_id in self.favoured():
                 try:
                     return await self.call_broker(broker_id, request, deadline)
+                except HandshakeError as error:
+                    last = error
                 except Failure as error:
                     if not is_retriable(error):
                         raise
-                    last = error
+                    last = last if isinstance(last, HandshakeError) else error
             raise last
 
         return await self.retry(attempt, deadline, type(request).__name__)

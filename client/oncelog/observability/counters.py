@@ -31,6 +31,7 @@ class Counters:
 
     __slots__ = (
         *("connections", "connection_failures", "metadata_refreshes"),
+        *("throttles", "throttled_s"),
         *("records_sent", "bytes_sent", "batches_sent", "record_errors", "record_retries"),
         *("produce_requests", "request_latency", "delivery_latency"),
         "batches_skipped",
@@ -43,6 +44,8 @@ class Counters:
         self.connections = 0
         self.connection_failures = 0
         self.metadata_refreshes = 0
+        self.throttles = 0
+        self.throttled_s = 0.0
 
         self.records_sent = 0
         """Acknowledged."""
@@ -95,6 +98,11 @@ class Counters:
     def metadata_refreshed(self) -> None:
         """Note that a broker answered with metadata."""
         self.metadata_refreshes += 1
+
+    def throttled(self, seconds: float) -> None:
+        """Note that an answer told to wait, by ``seconds`` longer than was known."""
+        self.throttles += 1
+        self.throttled_s += seconds
 
     def produce_sent(self) -> None:
         """Note that a produce request goes out."""

@@ -77,6 +77,10 @@ class ClientMetrics:
     """This many attempts to connect failed."""
     metadata_refresh_total: int
     """This many answers had metadata."""
+    throttled_response_total: int
+    """This many answers told to wait, as a quota was exceeded."""
+    throttle_seconds_total: float
+    """Brokers had connections held for so long, in seconds, summed over connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +227,8 @@ def _of_client(router: Router) -> dict[str, object]:
         "connection_creation_total": counters.connections,
         "connection_failure_total": counters.connection_failures,
         "metadata_refresh_total": counters.metadata_refreshes,
+        "throttled_response_total": counters.throttles,
+        "throttle_seconds_total": counters.throttled_s,
     }
 
 

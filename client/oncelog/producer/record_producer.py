@@ -58,6 +58,7 @@ from oncelog.producer.send_options import ColumnOptions, RecordOptions
 from oncelog.producer.sender import Sender
 from oncelog.producer.slicing import KEYED_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, record_size
 from oncelog.producer.transactions.session import TransactionSession
+from oncelog.security import Security
 from oncelog_protocol.records.compression import Codec
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy, SystemEntropy
@@ -99,6 +100,7 @@ class RecordProducer(ClusterClient):
         metadata_max_age_ms: int = defaults.METADATA_MAX_AGE_MS,
         retry_backoff_ms: int = defaults.RETRY_BACKOFF_MS,
         retry_backoff_max_ms: int = defaults.RETRY_BACKOFF_MAX_MS,
+        security: Security | None = None,
         partitioner: PartitionerOption = "default",
         clock: WallClock | None = None,
         entropy: Entropy | None = None,

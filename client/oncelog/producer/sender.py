@@ -26,7 +26,13 @@ from typing import Any
 from oncelog.core.backoff import Backoff
 from oncelog.core.connection import DATA
 from oncelog.core.router import Router
-from oncelog.errors import BrokerUnreachableError, ClosedError, error_for, is_retriable
+from oncelog.errors import (
+    BrokerUnreachableError,
+    ClosedError,
+    HandshakeError,
+    error_for,
+    is_retriable,
+)
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.outcomes import Outcomes
 from oncelog.producer.partition_queue import Batch, PartitionQueue
@@ -364,7 +370,9 @@ class Sender:
                     raise error_for(answer.error_code, answer.error_message or "")
                 self._sequences.given(answer.producer_id, answer.producer_epoch)
             except (OSError, TimeoutError, OncelogError) as error:
-                if isinstance(error, ClosedError) or not is_retriable(error):
+                if isinstance(error, HandshakeError):
+                    self._refused(error)
+                elif isinstance(error, ClosedError) or not is_retriable(error):
                     raise
                 logger.info("no producer id yet: %s", error)
                 self._sequences.not_given(error)
@@ -394,8 +402,10 @@ class Sender:
     async def _connect_now(self, link: Link) -> None:
         try:
             await self._router.connections.channel(link.leader, DATA)
-        except BrokerUnreachableError as error:
+        except (BrokerUnreachableError, HandshakeError) as error:
             link.retry_at = self._loop.time() + link.backoff.next_s()
+            if isinstance(error, HandshakeError):
+                self._refused(error, link.leader)
             for queue in self._accumulator.sendable:
                 if self._router.cluster.leader(queue.tp) == link.leader:
                     queue.unreachable(error)
@@ -403,6 +413,17 @@ class Sender:
         finally:
             link.connecting = False
         self.wake()
+
+    def _refused(self, error: HandshakeError, leader: int = NO_LEADER) -> None:
+        """Give up what waits for a leader (without one: for any) that will not serve this client.
+
+        An unknown leader is not the one that refused.
+        """
+        leader_of = self._router.cluster.leader
+        for batch in list(self._accumulator.incomplete):
+            fits = leader in (NO_LEADER, leader_of(batch.queue.tp))
+            if fits and not batch.in_flight:
+                self._outcomes.give_up(batch, error.anew())
 
     # ------------------------------------------------------------------------------ answers
 

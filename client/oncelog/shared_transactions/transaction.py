@@ -53,6 +53,7 @@ from oncelog.errors import (
 )
 from oncelog.history import UNRECORDED, History, note_failure
 from oncelog.producer.transactions.calls import TRANSACTIONS
+from oncelog.security import Security
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
 from oncelog_protocol.messages.shared_transactions import (
@@ -133,6 +134,7 @@ class AskingOptions(TypedDict, total=False):
     request_timeout_ms: int
     connect_timeout_ms: int
     max_block_ms: int
+    security: Security | None
     entropy: Entropy | None
 
 
@@ -154,6 +156,7 @@ class SharedTransaction:
         request_timeout_ms: int = defaults.REQUEST_TIMEOUT_MS,
         connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS,
         max_block_ms: int = defaults.SHARED_MAX_BLOCK_MS,
+        security: Security | None = None,
         over: AdminCalls | None = None,
         entropy: Entropy | None = None,
         history: History | None = None,
@@ -187,7 +190,7 @@ class SharedTransaction:
         :param tag: what is written, from 0 on; at or below the last committed one of this id it is
             refused when writers join.
         :param options: ``client_id``, ``request_timeout_ms``, ``connect_timeout_ms``,
-            ``max_block_ms`` and ``entropy``, as the class takes them.
+            ``max_block_ms``, ``security`` and ``entropy``, as the class takes them.
         :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
         """
         servers = _joined(bootstrap_servers)
@@ -209,7 +212,7 @@ class SharedTransaction:
         """Return an ordinal, greater than all before, for a ticket that is made later.
 
         :param options: ``client_id``, ``request_timeout_ms``, ``connect_timeout_ms``,
-            ``max_block_ms`` and ``entropy``, as the class takes them.
+            ``max_block_ms``, ``security`` and ``entropy``, as the class takes them.
         :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
         """
         ticket = Ticket(_joined(bootstrap_servers), "ordinals", -1, 0)

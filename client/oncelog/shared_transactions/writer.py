@@ -35,6 +35,7 @@ from oncelog.producer.sender import Sender
 from oncelog.producer.transactions.calls import TRANSACTIONS
 from oncelog.producer.transactions.sending import Sending
 from oncelog.producer.transactions.session import TransactionSession
+from oncelog.security import Security
 from oncelog.shared_transactions.transaction import Receipt, Ticket
 from oncelog_protocol import limits
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
@@ -175,6 +176,7 @@ async def join(
     request_timeout_ms: int = defaults.REQUEST_TIMEOUT_MS,
     connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS,
     max_block_ms: int = defaults.MAX_BLOCK_MS,
+    security: Security | None = None,
     partitioner: PartitionerOption = "default",
     clock: WallClock | None = None,
     entropy: Entropy | None = None,

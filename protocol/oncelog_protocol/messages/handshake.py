@@ -6,6 +6,9 @@ there. What does not fit is refused by both ends, with REBOOTSTRAP_REQUIRED, bef
 served. An answer with UNSUPPORTED_VERSION is always encoded as version 0; the asker then asks once
 more, with the highest version that the answer offers for ApiVersions, or 0. On a listener between
 brokers version 0 is refused.
+
+Version 2 has the fields of version 1. Its asker takes ``throttle_ms`` as a third element of the
+heads of responses.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ class ApiVersionsRequest(Request):
     known) and ``broker_id`` (-1: not known). ``own_broker_id`` is the asker's (-1: a client)."""
 
     api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
-    versions: ClassVar[tuple[int, int]] = (0, 1)
+    versions: ClassVar[tuple[int, int]] = (0, 2)
     response: ClassVar[type] = ApiVersionsResponse
 
     software_name: Name = "oncelog-python"

@@ -58,7 +58,8 @@ ATTRIBUTES_LOW_OFFSET = 22
 """The byte of ``attributes`` that holds all bits that mean something."""
 _TIMES_OFFSET = 27
 _PRODUCER = struct.Struct(">qhi")
-_PRODUCER_OFFSET = 43
+PRODUCER_OFFSET = 43
+"""Producer id, epoch and base sequence stand here."""
 _OFFSET_MAX = 2**63 - 1
 
 assert HEADER.size == HEADER_BYTES
@@ -200,7 +201,7 @@ def verify_crc(batch: Buffer) -> None:
 
 def identify(batch: bytearray, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
     """Say whose batch this is and which of theirs (KIP-98), and give it its CRC."""
-    _PRODUCER.pack_into(batch, _PRODUCER_OFFSET, producer_id, producer_epoch, base_sequence)
+    _PRODUCER.pack_into(batch, PRODUCER_OFFSET, producer_id, producer_epoch, base_sequence)
     _UINT32.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[CRC_END:]))
 
 

@@ -26,7 +26,7 @@ from oncelog_controller.events import (
     WriteSucceeded,
 )
 from oncelog_controller.machine import ControllerMachine
-from oncelog_controller.orders import OrderRequest, Orders
+from oncelog_controller.orders import OrderRequest, Orders, weight
 from oncelog_controller.state import BrokerRegistration, DataClaim, DataLoss, PartitionState
 from oncelog_protocol.messages.metadata import ListenerAddress
 from oncelog_protocol.packing import pack
@@ -146,7 +146,7 @@ class _Term:
         left = PARTITIONS_PER_TURN
         for _, each in orders:
             for request in each.requests(ME, EPOCH, BROKER_EPOCH):
-                left -= len(request.partitions) + ORDER_COST
+                left -= weight(request) + ORDER_COST
                 _encode(request)
                 if left <= 0:
                     left = PARTITIONS_PER_TURN

@@ -166,6 +166,42 @@ def test_every_problem_is_found() -> None:
     ]
 
 
+@pytest.mark.parametrize("wrong", ["app", "User:", "User:*", "User:a*", "Group:g"])
+def test_super_users_are_users(wrong: str) -> None:
+    assert keys(super_users=["User:admin", wrong]) == ["super_users.1"]
+    fine = ["User:admin", "User:CN=root,O=us"]
+    config = BrokerConfig.model_validate({"broker_id": 1, "log_dirs": ["/d"], "super_users": fine})
+    assert config.super_users == fine
+
+
+FILES = {"tls_certificate_file": "/c", "tls_key_file": "/k"}
+
+
+@pytest.mark.parametrize(
+    ("name", "tls", "wrong"),
+    [
+        (
+            "external",
+            {"tls_key_file": "/k", "tls_client_auth": "required"},
+            ["key_file", "client_auth"],
+        ),
+        ("external", {"tls_certificate_file": "/c"}, ["key_file"]),
+        ("external", {**FILES, "tls_client_auth": "optional"}, ["client_ca_file"]),
+        ("internal", FILES, ["client_ca_file", "client_auth"]),
+    ],
+)
+def test_settings_of_tls_go_together(name: str, tls: dict[str, str], wrong: list[str]) -> None:
+    listeners = [{"name": name, **tls}, *([] if name == "internal" else [{"name": "internal"}])]
+    assert keys(listeners=listeners) == [f"listeners.0.tls_{setting}" for setting in wrong]
+
+
+def test_settings_of_sasl_go_together() -> None:
+    between = [{"name": "internal", "sasl_mechanisms": ["PLAIN"]}]
+    wrong = ["listeners.0.sasl_mechanisms", "inter_broker_user", "inter_broker_password_file"]
+    assert keys(listeners=between) == wrong
+    assert keys(inter_broker_user="b") == ["inter_broker_user"]
+
+
 def test_numbers_have_a_bound() -> None:
     assert keys(replica_lag_time_max_ms=2**63) == ["replica_lag_time_max_ms"]
 

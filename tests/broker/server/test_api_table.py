@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.server.access import BETWEEN_BROKERS, NOTHING, Access
+from oncelog_broker.server.access import BETWEEN_BROKERS, PRODUCER_ID, Access
 from oncelog_broker.server.api_table import CONTROLLER, GROUPS, TRANSACTIONS, ApiRow, handlers
 from oncelog_broker.server.authorizer import (
     CLUSTER,
@@ -19,6 +19,7 @@ from oncelog_broker.server.authorizer import (
     Authorizer,
 )
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
+from oncelog_protocol.acls import AclFilter
 from oncelog_protocol.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -29,7 +30,7 @@ from oncelog_protocol.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownMemberIdError,
 )
-from oncelog_protocol.messages import admin, replication, transactions
+from oncelog_protocol.messages import acls, admin, replication, transactions, users
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.groups import (
     HeartbeatRequest,
@@ -91,6 +92,15 @@ OF_TOPICS: dict[ApiKey, tuple[Request, Request, Any]] = {
 }
 """The request, what of it reaches the controller, and the class of the answer."""
 
+OF_CLUSTER: dict[ApiKey, tuple[str, Request]] = {
+    ApiKey.ELECT_LEADERS: ("ALTER", admin.ElectLeadersRequest(False, None)),
+    ApiKey.DESCRIBE_ACLS: ("DESCRIBE", acls.DescribeAclsRequest(AclFilter())),
+    ApiKey.CREATE_ACLS: ("ALTER", acls.CreateAclsRequest([])),
+    ApiKey.DELETE_ACLS: ("ALTER", acls.DeleteAclsRequest([])),
+    ApiKey.DESCRIBE_USERS: ("DESCRIBE", users.DescribeUsersRequest()),
+}
+"""The operation on the cluster that is needed, and the request."""
+
 OF_BROKERS: dict[ApiKey, tuple[Request, Any]] = {
     ApiKey.ALTER_PARTITION: (
         replication.AlterPartitionRequest(1, 2, []),
@@ -118,7 +128,7 @@ def test_every_row_is_tried_here() -> None:
         *OF_TOPICS,
         *OF_BROKERS,
         ApiKey.BEGIN_SHARED_TXN,
-        ApiKey.ELECT_LEADERS,
+        *OF_CLUSTER,
     }
     assert {row.api for row in ROWS} == tried | elsewhere
     assert len(ACCESS) == len(ROWS), "an API has one row"
@@ -136,7 +146,7 @@ def test_what_names_the_resource_is_in_the_message(row: ApiRow[Any, Any]) -> Non
 def test_rows_between_brokers_are_those_that_the_router_checks() -> None:
     rows = {api for api, access in ACCESS.items() if access == BETWEEN_BROKERS}
     assert rows == {api for api in ACCESS if REQUESTS[api].between_brokers}
-    assert [api for api, access in ACCESS.items() if access == NOTHING] == [ApiKey.BEGIN_SHARED_TXN]
+    assert ACCESS[ApiKey.BEGIN_SHARED_TXN] == PRODUCER_ID
 
 
 # ---------------------------------------------------------------- groups
@@ -207,11 +217,21 @@ def test_transactional_ids_that_may_not_be_used(api: ApiKey) -> None:
 
 
 @pytest.mark.parametrize("code", [0, ProducerFencedError.code])
-def test_everybody_may_have_an_ordinal(code: int) -> None:
-    fake = FakeTransactions(code)
-    handler = handlers(TRANSACTIONS, fake, DenyAll())[ApiKey.BEGIN_SHARED_TXN]
-    assert answer(handler, BeginSharedTxnRequest()).error_code == code
-    assert len(fake.asked) == 1
+def test_who_may_write_somewhere_may_have_an_ordinal(code: int) -> None:
+    for allowed in (("WRITE", TOPIC, "t"), ("IDEMPOTENT_WRITE", CLUSTER, CLUSTER_NAME)):
+        fake = FakeTransactions(code)
+        handler = handlers(TRANSACTIONS, fake, Only(allowed))[ApiKey.BEGIN_SHARED_TXN]
+        assert answer(handler, BeginSharedTxnRequest()).error_code == code
+        assert len(fake.asked) == 1
+
+
+def test_an_ordinal_is_not_for_everybody() -> None:
+    fake = FakeTransactions()
+    for authorizer in (DenyAll(), Only(("READ", TOPIC, "t")), Only()):
+        handler = handlers(TRANSACTIONS, fake, authorizer)[ApiKey.BEGIN_SHARED_TXN]
+        with pytest.raises(ClusterAuthorizationFailedError):
+            answer(handler, BeginSharedTxnRequest())
+    assert not fake.asked
 
 
 # ---------------------------------------------------------------- the controller
@@ -237,18 +257,20 @@ async def test_topics_that_are_legal_and_allowed_reach_the_controller(api: ApiKe
     assert len(controller.requests) == 1
 
 
-async def test_leaders_are_elected_for_who_may_alter_the_cluster() -> None:
+@pytest.mark.parametrize("api", OF_CLUSTER, ids=lambda api: api.name)
+async def test_the_cluster_is_asked_for_who_may_touch_it(api: ApiKey) -> None:
     code = NotControllerError.code
-    controller = ControllerStub(admin.ElectLeadersResponse(code))
-    request = admin.ElectLeadersRequest(False, None)
+    operation, request = OF_CLUSTER[api]
+    controller = ControllerStub(type(request).response(code))
+    other = "ALTER" if operation == "DESCRIBE" else "DESCRIBE"
     tried: list[tuple[Authorizer, bool]] = [
-        (Only(("ALTER", CLUSTER, CLUSTER_NAME)), True),
-        (Only(("DESCRIBE", CLUSTER, CLUSTER_NAME)), False),
+        (Only((operation, CLUSTER, CLUSTER_NAME)), True),
+        (Only((other, CLUSTER, CLUSTER_NAME)), False),
         (DenyAll(), False),
     ]
     for authorizer, may in tried:
         served = handlers(CONTROLLER, ControllerRequests(controller, authorizer), authorizer)
-        handler = served[ApiKey.ELECT_LEADERS]
+        handler = served[api]
         if may:
             response = await handler.handle_async(make_context(internal=False), request)
             assert response.error_code == code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from oncelog_protocol.messages.fetch import (
     FetchResponse,
     FetchTopicResponse,
 )
-from oncelog_protocol.messages.metadata import MetadataResponse
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.schema import Span
 from support.room_settings import connection_settings
@@ -181,6 +182,92 @@ async def test_unsent_answers_stop_further_requests() -> None:
             assert (correlation_id, len(payload)) == (n, size)
         assert bulky.count == count
         await peer.close()
+
+
+class Holding:
+    """It holds the connection for so many seconds with each request, and answers at once."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.count = 0
+
+    def handle(
+        self, context: RequestContext, request: Any, payload: memoryview, respond: Respond
+    ) -> None:
+        self.count += 1
+        context.connection.hold(asyncio.get_running_loop().time() + self.seconds)
+        respond(MetadataResponse("c", 1))
+
+
+HEARTBEAT = frame(request_head(ApiKey.HEARTBEAT, ["g", 1, "m", None], correlation_id=9))
+
+
+async def test_an_answer_says_for_how_long_its_connection_is_held() -> None:
+    async with ServerUnderTest({ApiKey.METADATA: Holding(20)}) as server:
+        channel = await server.channel()
+        try:
+            reply = await channel.call(MetadataRequest(None), timeout_s=5)
+            assert 19_000 < reply.throttle_ms <= 20_000
+            assert channel.held
+        finally:
+            channel.close()
+
+
+async def test_older_clients_are_held_and_not_told() -> None:
+    async with ServerUnderTest({ApiKey.METADATA: Holding(0.05)}) as server:
+        loop = asyncio.get_running_loop()
+        peer = await server.peer(hello=True)
+        begun = loop.time()
+        for number in range(3):
+            peer.send(metadata_frame(number))
+        assert [(await peer.response())[0] for _ in range(3)] == [0, 1, 2]
+        assert loop.time() - begun >= 2 * 0.049
+
+
+async def test_a_client_that_goes_on_sending_while_it_is_held_is_not_read() -> None:
+    holding = Holding(30)
+    async with ServerUnderTest({ApiKey.METADATA: holding}) as server:
+        peer = await server.peer(hello=True)
+        peer.send(metadata_frame(0))
+        await peer.response()
+        peer.send(metadata_frame(1) * 400_000)
+        (channel,) = server.listener.connections
+        await eventually(lambda: "reading=False" in repr(channel))
+        assert holding.count == 1
+        assert peer.writer.transport.get_write_buffer_size() > 0
+        assert server.pool.used == 0
+
+
+async def test_of_a_large_frame_little_is_read_while_its_connection_is_held() -> None:
+    async with ServerUnderTest({ApiKey.METADATA: Holding(30)}) as server:
+        peer = await server.peer(hello=True)
+        peer.send(metadata_frame(0))
+        await peer.response()
+        size = 16 * 1024 * 1024
+        peer.send(struct.pack(">II", size, 16) + bytes(size))
+        (channel,) = server.listener.connections
+        await eventually(lambda: "reading=False" in repr(channel))
+        assert channel.held_bytes() < size // 8
+
+
+async def test_heartbeats_go_on_while_a_connection_is_held() -> None:
+    beats = Parked()
+    handlers = {ApiKey.METADATA: Holding(30), ApiKey.HEARTBEAT: beats}
+    async with ServerUnderTest(handlers) as server:
+        peer = await server.peer(hello=True)
+        peer.send(metadata_frame(0))
+        await peer.response()
+        peer.send(HEARTBEAT)
+        await eventually(lambda: len(beats.requests) == 1)
+
+
+async def test_a_held_connection_ends_like_any_other() -> None:
+    async with ServerUnderTest({ApiKey.METADATA: Holding(30)}) as server:
+        peer = await server.peer(hello=True)
+        peer.send(metadata_frame(0))
+        await peer.response()
+        await peer.close()
+        await eventually(lambda: not server.listener.connections)
 
 
 async def test_half_close_ends_the_connection_after_what_is_written() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from oncelog_broker.server.handler_table import install_handlers
+from oncelog_broker.server.handlers.alter_users import GuardedUsers
 from oncelog_protocol.registry import REQUESTS
 from support.cluster import Cluster
 
@@ -32,6 +33,10 @@ async def test_no_api_is_left_out(tmp_path: Path) -> None:
         settings=broker.live,
         take_settings=broker.live.take,
         authorizer=broker.authorizer,
+        acls=broker.acls,
+        users=broker.users,
+        guarded=GuardedUsers([], "User:broker-{id}"),
+        authenticate=broker.make_authenticate_handler(),
     )
     assert broker.dispatcher.served == frozenset(REQUESTS)
     assert is_empty(tmp_path), "a broker that is only made makes nothing"

@@ -20,8 +20,12 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.admin import ElectLeadersRequest, ElectLeadersResponse
 from oncelog_protocol.messages.base import ApiKey
-from oncelog_protocol.messages.fetch import FetchRequest
-from oncelog_protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+from oncelog_protocol.messages.metadata import (
+    DescribeClusterRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.replication import (
     AlterPartitionRequest,
@@ -32,9 +36,10 @@ from oncelog_protocol.messages.replication import (
 )
 from oncelog_protocol.messages.transactions import WriteTxnMarkersRequest
 from oncelog_protocol.registry import REQUESTS
+from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import ChannelClosedError, RequestChannel
 from oncelog_runtime.tasks import TasksClosedError
-from support.server import Parked, ServerUnderTest
+from support.server import DenyAll, Parked, ServerUnderTest
 from support.waiting import eventually
 
 BROKER_1 = Identity("cluster", 1)
@@ -78,7 +83,7 @@ async def test_apis_between_brokers_are_refused_on_listeners_for_clients(request
 
 
 async def test_they_are_served_on_the_internal_listener_if_the_principal_may() -> None:
-    class Nobody:
+    class Nobody(DenyAll):
         def authorize(self, context: RequestContext, operation: str, *resource: str) -> bool:
             return operation != "CLUSTER_ACTION"
 
@@ -177,14 +182,74 @@ async def test_async_handlers_answer_in_order_too() -> None:
         channel.close()
 
 
-async def test_clients_wait_until_the_broker_is_ready_brokers_do_not() -> None:
-    for internal, code in ((False, BrokerNotAvailableError.code), (True, 42)):
-        handlers = {ApiKey.METADATA: Raises(InvalidRequestError())}
-        async with ServerUnderTest(handlers, internal=internal, ready=False) as server:
-            channel = await server.channel()
-            reply = await channel.call(MetadataRequest(None), timeout_s=5)
-            assert reply.message.error_code == code
+@pytest.mark.parametrize(
+    ("internal", "own_broker_id", "code"),
+    [
+        (False, NO_BROKER, BrokerNotAvailableError.code),
+        (False, 2, BrokerNotAvailableError.code),
+        (True, NO_BROKER, BrokerNotAvailableError.code),
+        (True, 2, InvalidRequestError.code),
+    ],
+)
+async def test_clients_wait_until_the_broker_is_ready_on_every_listener_and_brokers_do_not(
+    internal: bool, own_broker_id: int, code: int
+) -> None:
+    handlers = {ApiKey.METADATA: Raises(InvalidRequestError())}
+    async with ServerUnderTest(handlers, internal=internal, ready=False) as server:
+        channel = await server.channel(own_broker_id=own_broker_id)
+        reply = await channel.call(MetadataRequest(None), timeout_s=5)
+        assert reply.message.error_code == code
+        channel.close()
+
+
+async def test_clients_are_refused_while_they_are_suspended_and_brokers_are_not() -> None:
+    handlers = {ApiKey.METADATA: Raises(InvalidRequestError())}
+    async with ServerUnderTest(handlers, internal=True) as server:
+        client, broker = await server.channel(), await server.channel(own_broker_id=2)
+        served, refused = InvalidRequestError.code, BrokerNotAvailableError.code
+        for suspended in (True, False):
+            server.dispatcher.suspend_clients(suspended)
+            for channel, code in ((client, refused if suspended else served), (broker, served)):
+                reply = await channel.call(MetadataRequest(None), timeout_s=5)
+                assert reply.message.error_code == code
+        client.close()
+        broker.close()
+
+
+async def test_a_handler_is_told_which_broker_asks_and_of_a_client_that_none_does() -> None:
+    parked = Parked()
+    async with ServerUnderTest({ApiKey.METADATA: parked}, internal=True) as server:
+        for own_broker_id in (2, NO_BROKER):
+            channel = await server.channel(own_broker_id=own_broker_id)
+            call = asyncio.create_task(channel.call(MetadataRequest(None), timeout_s=5))
+            await eventually(lambda: bool(parked.requests))
+            context, _, _, respond = parked.requests.pop()
+            respond(MetadataResponse("c", 1))
+            await call
+            assert context.broker_id == (2 if own_broker_id == 2 else None)
+            assert context.is_broker == (own_broker_id == 2)
             channel.close()
+
+
+@pytest.mark.parametrize(("own_broker_id", "begun"), [(2, 2), (NO_BROKER, 1)])
+async def test_a_client_between_brokers_has_one_fetch_at_a_time_as_on_its_own_listener(
+    own_broker_id: int, begun: int
+) -> None:
+    parked = Parked()
+    async with ServerUnderTest({ApiKey.FETCH: parked}, internal=True) as server:
+        channel = await server.channel(own_broker_id=own_broker_id)
+        fetch = FetchRequest(-1, -1, 0, 1, 1024, 0, 0, [])
+        answered: list[object] = []
+        for _ in range(2):
+            channel.send(fetch, callback=lambda reply, error: answered.append(reply))
+        await eventually(lambda: bool(parked.requests))
+        assert len(parked.requests) == begun
+        while len(answered) < 2:
+            while parked.requests:
+                _, _, _, respond = parked.requests.pop(0)
+                respond(FetchResponse())
+            await asyncio.sleep(0)
+        channel.close()
 
 
 async def test_an_api_without_handler_is_unsupported() -> None:

@@ -9,7 +9,7 @@ from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_protocol.messages.admin import CreateTopicsResponse, TopicResult
 from oncelog_runtime.tasks import Tasks
-from support.server import ControllerStub, DenyAll, make_context
+from support.server import ControllerStub, DenyAll, Only, make_context
 from support.waiting import eventually
 
 
@@ -52,4 +52,8 @@ async def test_who_may_not_create_creates_nothing() -> None:
     channel = ControllerChannel(1, image, BrokerConnector(1, image, "internal"), ControllerStub())
     assert not TopicCreation(channel, tasks, DenyAll()).request(make_context(), "a")
     assert len(tasks) == 0
+    creation = TopicCreation(channel, tasks, Only(("CREATE", "TOPIC", "a")))
+    client = make_context(internal=False)
+    assert not creation.request(client, "b")
+    assert creation.request(client, "a")
     await tasks.close()

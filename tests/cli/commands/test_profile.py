@@ -73,8 +73,8 @@ async def test_list_show_delete() -> None:
     await profile("create", "b", "-s", "b:1", "-X", "linger_ms=0")
     shown = await profile("list", "--format", "wide")
     assert [line.split() for line in shown.out.splitlines()[1:]] == [
-        ["a", "yes", "a:1", "-", "-"],
-        ["b", "no", "b:1", "-", "linger_ms=0"],
+        ["a", "yes", "a:1", "-", "-", "-"],
+        ["b", "no", "b:1", "-", "linger_ms=0", "-"],
     ]
     assert (await profile("show", "--json")).document["profile"] == "a"
     assert "linger_ms=0" in (await profile("show", "b")).out
@@ -82,6 +82,32 @@ async def test_list_show_delete() -> None:
     assert "a" in load_profiles().profiles
     await profile("delete", "a", "--yes")
     assert load_profiles().current is None
+
+
+async def test_security_is_written_down_with_whole_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = ["-X", "security.protocol=SSL", "-X", "ssl.ca.location=ca.pem", "-X", "linger_ms=0"]
+    await profile("create", "a", "-s", "a:1", *own)
+    made = load_profiles().profiles["a"]
+    assert made.security == {"tls": True, "ca_file": str(tmp_path / "ca.pem")}
+    assert made.options == {"linger_ms": 0}
+    assert f"ca_file={tmp_path}/ca.pem" in (await profile("show", "a")).out
+    await profile("create", "b", "-s", "a:1", "-X", "security.protocol=PLAINTEXT")
+    assert load_profiles().profiles["b"] == Profile("a:1")
+    shown = await profile("create", "c", "-X", "key_file=k", code=2)
+    assert "key_file without certificate_file" in shown.err
+
+
+async def test_secrets_are_kept_and_not_shown() -> None:
+    await profile(
+        "create", "a", "-s", "a:1", "-X", "sasl.username=app", "-X", "sasl.password=s3cret"
+    )
+    assert load_profiles().profiles["a"].security == {"username": "app", "password": "s3cret"}
+    for words in (["show", "a"], ["show", "a", "--json"], ["list", "--format", "wide"], ["list"]):
+        assert "s3cret" not in (await profile(*words)).out
+    assert "password=***" in (await profile("show", "a")).out
 
 
 async def test_a_wrong_file_is_said_where_it_is_needed() -> None:

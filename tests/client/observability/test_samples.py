@@ -16,11 +16,13 @@ def test_figures_of_a_client_have_names_kinds_and_labels() -> None:
         connection_creation_total=2,
         connection_failure_total=3,
         metadata_refresh_total=4,
+        throttled_response_total=5,
+        throttle_seconds_total=6.5,
     )
     found = {sample.name: sample for sample in samples(metrics)}
     assert found["oncelog_client_connection_count"].kind == "gauge"
     assert found["oncelog_client_connection_creation_total"].kind == "counter"
-    assert {sample.value for sample in found.values()} == {1, 2, 3, 4}
+    assert {sample.value for sample in found.values()} == {1, 2, 3, 4, 5, 6.5}
     assert all(sample.labels == {"client_id": "c"} for sample in found.values())
 
 

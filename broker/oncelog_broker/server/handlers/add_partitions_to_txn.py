@@ -1,6 +1,7 @@
 """Partitions are added to transactions by AddPartitionsToTxn, v0, which answers when committed.
 
-Leaders ask for many transactions at once (KIP-890); they have checked who writes. A client needs
+Leaders ask for many transactions at once (KIP-890); they have checked who writes. Only brokers may
+(CLUSTER_AUTHORIZATION_FAILED, the whole request). A client needs
 WRITE on its transactional id and on the topics, which must exist. Errors: those in
 ``messages.transactions``, with each transaction.
 
@@ -30,6 +31,7 @@ from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.errors import (
     ApiError,
+    ClusterAuthorizationFailedError,
     ConcurrentTransactionsError,
     InvalidRequestError,
     TopicAuthorizationFailedError,
@@ -96,8 +98,13 @@ class AddPartitionsToTxnHandler:
         respond: Respond,
     ) -> None:
         """Ask the coordinator; answer when all are known, or the time for those that are parked is
-        up."""
+        up.
+
+        :raises ClusterAuthorizationFailedError: a client asks for many.
+        """
         asked = request.transactions
+        if len(asked) > 1 and not self._is_leader(context):
+            raise ClusterAuthorizationFailedError("only brokers add to many transactions at once")
         gathered = _GatheredResults(asked, respond)
         if not asked:
             gathered.answer()
@@ -125,12 +132,12 @@ class AddPartitionsToTxnHandler:
 
         :raises ApiError: the transaction is not even looked for.
         """
-        by_leader = context.internal and self._authorizer.authorize(
-            context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME
-        )
+        by_leader = self._is_leader(context)
         if not by_leader:
             check_transactional_id(self._authorizer, context, transaction.transactional_id)
         for topic in transaction.topics:
+            if not by_leader:
+                self._check_topic(context, topic.topic)
             known = self._image.topics.get(topic.topic)
             for partition in topic.partitions:
                 if known is None or partition not in known.partitions:
@@ -138,12 +145,18 @@ class AddPartitionsToTxnHandler:
                     # tell later whether the topic is new or gone.
                     where = TopicPartition(topic.topic, partition)
                     raise UnknownTopicOrPartitionError(f"{where} is not known here")
-            if by_leader:
-                continue
-            if topic.topic in INTERNAL_TOPICS:
-                raise InvalidRequestError(f"{topic.topic} is internal")
-            if not self._authorizer.authorize(context, WRITE, TOPIC, topic.topic):
-                raise TopicAuthorizationFailedError(f"may not write to {topic.topic}")
+
+    def _is_leader(self, context: RequestContext) -> bool:
+        return context.is_broker and self._authorizer.authorize(
+            context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME
+        )
+
+    def _check_topic(self, context: RequestContext, topic: str) -> None:
+        """Check whether a client may write to ``topic``, before it is told whether there is one."""
+        if topic in INTERNAL_TOPICS:
+            raise InvalidRequestError(f"{topic} is internal")
+        if not self._authorizer.authorize(context, WRITE, TOPIC, topic):
+            raise TopicAuthorizationFailedError(f"may not write to {topic}")
 
 
 def _refused(

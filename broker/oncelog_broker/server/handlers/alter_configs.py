@@ -7,7 +7,8 @@ TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
 
 from __future__ import annotations
 
-from oncelog_broker.server.authorizer import ALTER_CONFIGS
+from oncelog_broker.server.access import Access
+from oncelog_broker.server.authorizer import ALTER_CONFIGS, TOPIC
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import ApiError, InvalidRequestError, InvalidTopicError
@@ -19,6 +20,8 @@ from oncelog_protocol.messages.admin import (
     ConfigAlteration,
     ConfigResourceResult,
 )
+
+_TOPIC_CONFIGS = Access(ALTER_CONFIGS, TOPIC)
 
 
 class AlterConfigsHandler:
@@ -45,7 +48,7 @@ class AlterConfigsHandler:
         if allowed:
             response: AlterConfigsResponse = await self._requests.controller.handle(
                 AlterConfigsRequest([request.resources[i] for i in allowed], request.validate_only),
-                internal=context.internal,
+                internal=context.is_broker,
             )
             code = response.error_code
             results.update(zip(allowed, response.resources, strict=False))
@@ -56,5 +59,5 @@ class AlterConfigsHandler:
             return self._requests.cluster_error(context, ALTER_CONFIGS)
         if item.resource_type != RESOURCE_TOPIC:
             return InvalidRequestError("only settings of topics and brokers can be altered")
-        error = self._requests.topic_error(context, ALTER_CONFIGS, item.resource_name)
+        error = self._requests.topic_error(context, _TOPIC_CONFIGS, item.resource_name)
         return InvalidRequestError(str(error)) if isinstance(error, InvalidTopicError) else error

@@ -1,4 +1,4 @@
-"""ApiVersions, v0 and v1, tells which APIs and versions this release speaks, and who answers.
+"""ApiVersions, v0 to v2, tells which APIs and versions this release speaks, and who answers.
 
 It opens every connection.
 """

@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, TOPIC, Authorizer
+from oncelog_broker.server.access import SEE_TOPIC, Access
+from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, Authorizer
 from oncelog_broker.server.controller_port import ControllerPort
+from oncelog_broker.server.mutation_quota import MutationQuota
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import (
     ApiError,
     ClusterAuthorizationFailedError,
     InvalidTopicError,
+    ThrottlingQuotaExceededError,
+    TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
 )
 from oncelog_protocol.limits import is_legal_topic
@@ -30,9 +34,15 @@ R = TypeVar("R")
 class ControllerRequests:
     """It asks the controller of this process, after refusing what can be refused without it."""
 
-    def __init__(self, controller: ControllerPort, authorizer: Authorizer) -> None:
+    def __init__(
+        self,
+        controller: ControllerPort,
+        authorizer: Authorizer,
+        mutations: MutationQuota | None = None,
+    ) -> None:
         self.controller = controller
         self.authorizer = authorizer
+        self._mutations = mutations
 
     def require_cluster(self, context: RequestContext, operation: str) -> None:
         """Check that the principal may do ``operation`` to the cluster.
@@ -50,20 +60,20 @@ class ControllerRequests:
             return error
         return None
 
-    def topic_error(self, context: RequestContext, operation: str, topic: str) -> ApiError | None:
+    def topic_error(self, context: RequestContext, access: Access, topic: str) -> ApiError | None:
         """Return why ``topic`` may not be touched, or None."""
         if not is_legal_topic(topic):
             return InvalidTopicError(f"{topic[:64]!r} is not a legal topic name")
-        if topic in INTERNAL_TOPICS and not context.internal:
+        if topic in INTERNAL_TOPICS and not context.is_broker:
             return InvalidTopicError(f"topic {topic!r} is internal")
-        if not self.authorizer.authorize(context, operation, TOPIC, topic):
+        if not access.allows(self.authorizer, context, topic):
             return TopicAuthorizationFailedError()
         return None
 
     async def topics(
         self,
         context: RequestContext,
-        operation: str,
+        access: Access,
         names: Sequence[str],
         forward: Callable[[list[int]], Any],
     ) -> tuple[int, list[TopicResult]]:
@@ -74,15 +84,37 @@ class ControllerRequests:
         results: list[TopicResult | None] = [None] * len(names)
         allowed = []
         for index, name in enumerate(names):
-            error = self.topic_error(context, operation, name)
+            error = self.topic_error(context, access, name)
             if error is None:
                 allowed.append(index)
             else:
                 results[index] = TopicResult(name, error.code, str(error))
+        for index in self._beyond_quota(context, allowed, forward):
+            error = ThrottlingQuotaExceededError("too many partitions are created or deleted")
+            results[index] = TopicResult(names[index], error.code, str(error))
+            allowed.remove(index)
         code = 0
         if allowed:
-            response = await self.controller.handle(forward(allowed), internal=context.internal)
+            response = await self.controller.handle(forward(allowed), internal=context.is_broker)
             code = response.error_code
             for index, result in zip(allowed, response.topics, strict=False):
-                results[index] = result
+                results[index] = self._seen(context, result)
         return code, [r for r in results if r is not None]
+
+    def _beyond_quota(
+        self, context: RequestContext, allowed: list[int], forward: Callable[[list[int]], Any]
+    ) -> list[int]:
+        """Return those of ``allowed`` that the quota of the asker does not let pass."""
+        if self._mutations is None or not allowed:
+            return []
+        refused = self._mutations.refused(context, forward(allowed))
+        return [allowed[position] for position in sorted(refused)]
+
+    def _seen(self, context: RequestContext, result: TopicResult) -> TopicResult:
+        """Return the controller's result, which must not tell that a hidden topic is there."""
+        if result.error_code != TopicAlreadyExistsError.code:
+            return result
+        if SEE_TOPIC.allows(self.authorizer, context, result.topic):
+            return result
+        error = TopicAuthorizationFailedError()
+        return TopicResult(result.topic, error.code, str(error))

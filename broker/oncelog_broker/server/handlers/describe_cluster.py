@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, DESCRIBE, Authorizer
+from oncelog_broker.server.access import SEE_CLUSTER
+from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.request import RequestContext, Respond
@@ -44,7 +45,7 @@ class DescribeClusterHandler:
 
         :raises ClusterAuthorizationFailedError: it may not.
         """
-        if not self._authorizer.authorize(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
+        if not SEE_CLUSTER.allows(self._authorizer, context):
             raise ClusterAuthorizationFailedError
         image = self._image
         respond(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, DESCRIBE, Authorizer
+from oncelog_broker.server.access import SEE_CLUSTER
+from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.errors import (
     NO_ERROR,
@@ -48,7 +49,7 @@ class DescribeLogDirsHandler:
 
         :raises ClusterAuthorizationFailedError: it may not.
         """
-        if not self._authorizer.authorize(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
+        if not SEE_CLUSTER.allows(self._authorizer, context):
             raise ClusterAuthorizationFailedError
         wanted = None if request.topics is None else frozenset(request.topics)
         watermarks = self._replicas.high_watermarks()

@@ -1,17 +1,19 @@
 """FindCoordinator, v0, tells which broker coordinates a group or a transactional id.
 
 The address is that of the asking listener. Any broker answers, from what it knows of the cluster:
-the leader of the partition of the internal topic that the key falls on. The topic is made when it
-is asked for first.
+the leader of the partition of the internal topic that the key falls on. The topic is made when
+somebody who may asks for it first.
 
 Errors: INVALID_REQUEST (a ``key_type`` that is not known, an empty transactional id),
 INVALID_GROUP_ID (an empty name), GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+CLUSTER_AUTHORIZATION_FAILED (the key of the ordinals, for who may not begin a shared transaction),
 COORDINATOR_NOT_AVAILABLE (the topic is being made, the partition has no leader, or the leader has
 no such listener).
 """
 
 from __future__ import annotations
 
+from oncelog_broker.server.access import PRODUCER_ID
 from oncelog_broker.server.authorizer import DESCRIBE, GROUP, TRANSACTIONAL_ID, Authorizer
 from oncelog_broker.server.internal_topics import InternalTopics
 from oncelog_broker.server.metadata_image import MetadataImage
@@ -80,7 +82,9 @@ class FindCoordinatorHandler:
         if not key:
             raise InvalidRequestError("a transactional id is not empty")
         if key == ORDINAL_KEY:
-            return  # ordinals are for everybody
+            if not PRODUCER_ID.allows(self._authorizer, context):
+                raise PRODUCER_ID.refusal
+            return
         if not self._authorizer.authorize(context, DESCRIBE, TRANSACTIONAL_ID, key):
             raise TransactionalIdAuthorizationFailedError
 

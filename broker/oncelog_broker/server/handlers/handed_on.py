@@ -1,21 +1,49 @@
 """APIs that a broker only checks and hands on have a handler of one of these kinds.
 
 Each is made of a row of ``api_table``: what the API needs, and the service's method, bound. A
-refusal of the whole request is raised; nothing reaches the service then.
+refusal of the whole request is raised; nothing reaches the service then. Who waits for the service
+is refused as soon as the right to ask is taken back; what the service answers later is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from oncelog_broker.server.access import Access
-from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, Authorizer
+from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
-from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_broker.server.request import Buffer, RequestContext, Respond
+from oncelog_protocol.errors import ApiError
 
 Method = Callable[..., Any]
+
+
+class _Wait:
+    """It answers a request once: when the service does, or when the right to ask is gone."""
+
+    __slots__ = ("_parked", "_respond", "context", "done", "request")
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: Any,
+        respond: Respond,
+        parked: dict[_Wait, None],
+    ) -> None:
+        self.context = context
+        self.request = request
+        self.done = False
+        self._respond = respond
+        self._parked = parked
+
+    def __call__(self, message: Any, payload: Sequence[Buffer] = ()) -> None:
+        """Answer, unless that was done."""
+        if not self.done:
+            self.done = True
+            self._parked.pop(self, None)
+            self._respond(message, payload)
 
 
 class _OneResource:
@@ -23,16 +51,31 @@ class _OneResource:
 
     def __init__(self, access: Access, method: Method, authorizer: Authorizer) -> None:
         """``method`` is the service's, which serves a request that is allowed."""
-        self._authorize = authorizer.authorize
-        self._operation = access.operation
-        self._resource_type = access.resource_type
+        self._authorizer = authorizer
+        self._access = access
         self._name = access.one()
-        self._refusal = access.refusal
         self._method = method
+        self._parked: dict[_Wait, None] = {}
+        """Requests that the service has not answered yet."""
+
+    def look_again(self) -> None:
+        """Refuse requests that wait for the service, and that would not be handed on any more."""
+        for wait in list(self._parked):
+            try:
+                self._check(wait.context, wait.request)
+            except ApiError as error:
+                wait(type(wait.request).response(error_code=error.code))
+
+    def _hand_on(self, context: RequestContext, request: Any, respond: Respond, *told: str) -> None:
+        self._check(context, request)
+        wait = _Wait(context, request, respond, self._parked)
+        self._method(*told, request, wait)
+        if not wait.done:
+            self._parked[wait] = None
 
     def _check(self, context: RequestContext, request: Any) -> None:
-        if not self._authorize(context, self._operation, self._resource_type, self._name(request)):
-            raise self._refusal
+        if not self._access.allows(self._authorizer, context, self._name(request)):
+            raise self._access.refusal
 
 
 class HandedOn(_OneResource):
@@ -45,8 +88,7 @@ class HandedOn(_OneResource):
 
         :raises ApiError: the principal may not.
         """
-        self._check(context, request)
-        self._method(request, respond)
+        self._hand_on(context, request, respond)
 
 
 class HandedOnWithPeer(_OneResource):
@@ -59,9 +101,8 @@ class HandedOnWithPeer(_OneResource):
 
         :raises ApiError: the principal may not.
         """
-        self._check(context, request)
         host = context.peer.rpartition(":")[0]
-        self._method(context.client_id, host, request, respond)
+        self._hand_on(context, request, respond, context.client_id, host)
 
 
 class HandedOnUnderId:
@@ -85,20 +126,6 @@ class HandedOnUnderId:
         self._method(request, respond)
 
 
-class HandedOnForAll:
-    """It serves everybody, and asks nobody."""
-
-    def __init__(self, access: Access, method: Method, authorizer: Authorizer) -> None:
-        """``method`` takes the request and what answers it."""
-        self._method = method
-
-    def handle(
-        self, context: RequestContext, request: Any, payload: memoryview, respond: Respond
-    ) -> None:
-        """The service answers."""
-        self._method(request, respond)
-
-
 class Listed:
     """It answers at once with those of the service's items that the principal may see."""
 
@@ -113,17 +140,14 @@ class Listed:
         self, context: RequestContext, request: Any, payload: memoryview, respond: Respond
     ) -> None:
         """What may not be seen is left out."""
-        allowed, access, name = self._authorizer.authorize, self._access, self._name
-        operation = access.operation
+        access = self._access
         response = self._method(request)
-        if not (access.or_cluster and allowed(context, operation, CLUSTER, CLUSTER_NAME)):
-            seen = [
-                item
-                for item in getattr(response, access.items)
-                if allowed(context, operation, access.resource_type, name(item))
-            ]
-            response = replace(response, **{access.items: seen})
-        respond(response)
+        seen = [
+            item
+            for item in getattr(response, access.items)
+            if access.allows(self._authorizer, context, self._name(item))
+        ]
+        respond(replace(response, **{access.items: seen}))
 
 
 class ToController(_OneResource):
@@ -135,7 +159,7 @@ class ToController(_OneResource):
         :raises ClusterAuthorizationFailedError: the principal may not.
         """
         self._check(context, request)
-        return await self._method(request, internal=context.internal)
+        return await self._method(request, internal=context.is_broker)
 
 
 class BrokerToController:
@@ -171,5 +195,5 @@ class TopicsToController:
             return replace(request, **{field: [items[i] for i in indexes]})
 
         names = [self._name(item) for item in items]
-        code, results = await self._method(context, self._access.operation, names, forwarded)
+        code, results = await self._method(context, self._access, names, forwarded)
         return type(request).response(code, results)

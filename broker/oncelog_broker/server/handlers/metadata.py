@@ -4,8 +4,10 @@
 * A partition without a live leader: LEADER_NOT_AVAILABLE, with what else is known of it.
 * An unknown topic: UNKNOWN_TOPIC_OR_PARTITION; a name that cannot be one: INVALID_TOPIC. With
   ``allow_auto_topic_creation``, and where the broker allows it, the controller is asked to create
-  it and the answer is LEADER_NOT_AVAILABLE until it is there.
-* A topic that the principal may not describe looks as if it did not exist.
+  it and the answer is LEADER_NOT_AVAILABLE until it is there. That needs CREATE on the topic or on
+  the cluster.
+* A topic that the principal may not describe looks as if it did not exist. It is not created then,
+  since the answer would tell whether it was there.
 * A broker without the asking listener is left out: nobody could reach it there.
 """
 
@@ -89,10 +91,11 @@ class MetadataHandler:
         if not is_legal_topic(name):
             return MetadataTopic(InvalidTopicError.code, name, "", False)
         known = self._image.topics.get(name)
-        if known is not None and self._may_see(context, name):
+        visible = self._may_see(context, name)
+        if known is not None and visible:
             return self._known(known)
         code = UnknownTopicOrPartitionError.code
-        wanted = create and known is None and name not in INTERNAL_TOPICS
+        wanted = create and visible and name not in INTERNAL_TOPICS
         if wanted and self._creation is not None and self._creation.request(context, name):
             code = LeaderNotAvailableError.code
         return MetadataTopic(code, name, "", name in INTERNAL_TOPICS)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from oncelog_broker.replication.listed_offsets import end_offset, first_at
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server.authorizer import DESCRIBE, TOPIC, Authorizer
+from oncelog_broker.server.access import SEE_TOPIC
+from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.errors import (
     ApiError,
@@ -62,7 +63,7 @@ class ListOffsetsHandler:
             raise InvalidRequestError(f"isolation level {request.isolation_level}")
         response = ListOffsetsResponse()
         for topic in request.topics:
-            allowed = self._authorizer.authorize(context, DESCRIBE, TOPIC, topic.topic)
+            allowed = SEE_TOPIC.allows(self._authorizer, context, topic.topic)
             answers = []
             for asked in topic.partitions:
                 answer = ListOffsetsPartitionResponse(asked.partition)
@@ -118,7 +119,7 @@ class OffsetForLeaderEpochHandler:
         """Answer at once."""
         response = OffsetForLeaderEpochResponse()
         for topic in request.topics:
-            allowed = self._authorizer.authorize(context, DESCRIBE, TOPIC, topic.topic)
+            allowed = SEE_TOPIC.allows(self._authorizer, context, topic.topic)
             answers = [self._look_up(topic.topic, query, allowed) for query in topic.partitions]
             response.topics.append(EpochAnswerTopic(topic.topic, answers))
         respond(response)

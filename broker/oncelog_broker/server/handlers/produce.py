@@ -4,7 +4,10 @@
 the high watermark has passed it, that is when every in-sync replica holds it.
 
 Whole-request errors: INVALID_REQUIRED_ACKS (with a transactional id: all but -1), INVALID_REQUEST
-(a partition twice, an empty or reserved transactional id), TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+(a partition twice, an empty or reserved transactional id), TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+CLUSTER_AUTHORIZATION_FAILED (a batch has a producer id, and IDEMPOTENT_WRITE is denied),
+THROTTLING_QUOTA_EXCEEDED (``producer_byte_rate`` is 0; who exceeds another one has its batches
+written, and its connection is held).
 Per partition: TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writes to an internal topic),
 INVALID_REQUEST (a batch of a transaction without a transactional id, or the reverse), whatever the
 partition, the log and the transaction coordinator refuse, NOT_ENOUGH_REPLICAS before and
@@ -24,7 +27,15 @@ from typing import TYPE_CHECKING
 
 from oncelog_broker.replication.purgatory import Deadline, DelayedOperation
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server.authorizer import TOPIC, WRITE, Authorizer
+from oncelog_broker.server.authorizer import (
+    CLUSTER,
+    CLUSTER_NAME,
+    IDEMPOTENT_WRITE,
+    TOPIC,
+    WRITE,
+    Authorizer,
+)
+from oncelog_broker.server.client_quotas import NO_QUOTAS, Quotas
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_broker.transactions.ports import Verifier
@@ -32,6 +43,7 @@ from oncelog_broker.transactions.verified_appends import TxnBatch, VerifiedAppen
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     ApiError,
+    ClusterAuthorizationFailedError,
     CorruptMessageError,
     InvalidRequestError,
     InvalidRequiredAcksError,
@@ -39,6 +51,7 @@ from oncelog_protocol.errors import (
     ProtocolError,
     RequestTimedOutError,
     StorageError,
+    ThrottlingQuotaExceededError,
     TopicAuthorizationFailedError,
 )
 from oncelog_protocol.messages.produce import (
@@ -47,7 +60,12 @@ from oncelog_protocol.messages.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
-from oncelog_protocol.records.batch import ATTRIBUTES_LOW_OFFSET, TRANSACTIONAL_BIT
+from oncelog_protocol.quotas import PRODUCER_BYTE_RATE
+from oncelog_protocol.records.batch import (
+    ATTRIBUTES_LOW_OFFSET,
+    PRODUCER_OFFSET,
+    TRANSACTIONAL_BIT,
+)
 from oncelog_protocol.types import INTERNAL_TOPICS, Acks, TopicPartition
 from oncelog_runtime.structured_logging import get_logger
 
@@ -113,10 +131,15 @@ class ProduceHandler:
     """It serves Produce."""
 
     def __init__(
-        self, replicas: ReplicaManager, authorizer: Authorizer, verifier: Verifier
+        self,
+        replicas: ReplicaManager,
+        authorizer: Authorizer,
+        verifier: Verifier,
+        quotas: Quotas = NO_QUOTAS,
     ) -> None:
         self._replicas = replicas
         self._authorizer = authorizer
+        self._quotas = quotas
         self._appends = VerifiedAppends(replicas, verifier)
 
     def handle(
@@ -137,6 +160,10 @@ class ProduceHandler:
                 raise InvalidRequiredAcksError("what is written in a transaction needs acks=all")
             check_transactional_id(self._authorizer, context, request.transactional_id)
         _check_once(request)
+        self._quotas.charge(context, PRODUCER_BYTE_RATE, len(payload))
+        if request.acks != Acks.NONE and self._quotas.is_stopped(context, PRODUCER_BYTE_RATE):
+            raise ThrottlingQuotaExceededError("producer_byte_rate is 0")
+        self._check_producer_ids(context, request, payload)
         wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
         delayed = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond)
         for topic in request.topics:
@@ -165,8 +192,24 @@ class ProduceHandler:
             self._arm(delayed)
         delayed.one_done()
 
+    def _check_producer_ids(
+        self, context: RequestContext, request: ProduceRequest, payload: memoryview
+    ) -> None:
+        """Check whether the principal may number its batches. WRITE on a topic implies that, and
+        is asked for with each, so only a DENY counts here.
+
+        :raises ClusterAuthorizationFailedError: it may not, and there is a batch with a number.
+        """
+        if not self._authorizer.denies(context, IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME):
+            return
+        for topic in request.topics:
+            for item in topic.partitions:
+                span = item.batch
+                if _has_producer_id(payload[span.offset : span.offset + span.length]):
+                    raise ClusterAuthorizationFailedError("may not write with a producer id")
+
     def _topic_refusal(self, context: RequestContext, topic: str) -> ApiError | None:
-        if topic in INTERNAL_TOPICS and not context.internal:
+        if topic in INTERNAL_TOPICS and not context.is_broker:
             return InvalidTopicError(f"topic {topic!r} is internal")
         if not self._authorizer.authorize(context, WRITE, TOPIC, topic):
             return TopicAuthorizationFailedError(f"not allowed to write to topic {topic!r}")
@@ -261,6 +304,11 @@ def _is_transactional(batch: memoryview) -> bool:
     return len(batch) > ATTRIBUTES_LOW_OFFSET and bool(
         batch[ATTRIBUTES_LOW_OFFSET] & TRANSACTIONAL_BIT
     )
+
+
+def _has_producer_id(batch: memoryview) -> bool:
+    """Return whether its header names a producer; the id's sign stands first, and none is -1."""
+    return len(batch) > PRODUCER_OFFSET and batch[PRODUCER_OFFSET] < 0x80
 
 
 def _is_gone(context: RequestContext) -> bool:

@@ -30,7 +30,12 @@ from oncelog.consumer.group.topics import GroupTopics
 from oncelog.consumer.offset_metadata import GroupMetadata
 from oncelog.consumer.reading import RecordReader
 from oncelog.core.router import Failure, Router
-from oncelog.errors import CommitFailedError, DeadlineExceededError, MaxPollIntervalExceededError
+from oncelog.errors import (
+    CommitFailedError,
+    DeadlineExceededError,
+    HandshakeError,
+    MaxPollIntervalExceededError,
+)
 from oncelog_protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerSubscription,
@@ -264,7 +269,10 @@ class GroupMember(CommitIdentity):
         if self._trouble_since is None:
             self._trouble_since = now
         patience_s = self._router.options.max_block_ms / 1000
-        if now - self._trouble_since >= patience_s and not self.state.owned:
+        if isinstance(error, HandshakeError):
+            self._error = error
+            self._wake()
+        elif now - self._trouble_since >= patience_s and not self.state.owned:
             self._trouble_since = now
             failure = DeadlineExceededError(
                 f"group {self.group_id!r}: could not join for {patience_s:.0f} s: {error}"

@@ -21,6 +21,7 @@ from oncelog_broker.server.authorizer import (
 from oncelog_broker.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import (
+    ClusterAuthorizationFailedError,
     ConcurrentTransactionsError,
     InvalidRequestError,
     ProducerFencedError,
@@ -34,7 +35,7 @@ from oncelog_protocol.messages.transactions import (
     TxnTopic,
 )
 from support.fake_transactions import FakeTransactions, image_of
-from support.server import Only, make_context
+from support.server import DenyAll, Only, make_context
 from support.waiting import eventually
 
 BROKER = (CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
@@ -95,8 +96,24 @@ async def test_none() -> None:
 )
 async def test_what_is_not_even_asked(asked: AddedTransaction, error: Any) -> None:
     world = World()
-    assert world.ask(asked, added("b"), internal=False) == [error.code, 0]
-    assert len(world.transactions.asked) == 1
+    assert world.ask(asked, internal=False) == [error.code]
+    assert not world.transactions.asked
+
+
+async def test_a_topic_that_may_not_be_written_to_looks_like_one_that_is_not_there() -> None:
+    mine = Only((WRITE, TRANSACTIONAL_ID, "a"))
+    for topic in ("t", "none"):
+        refused = World(mine).ask(added("a", topic), internal=False)
+        assert refused == [TopicAuthorizationFailedError.code]
+
+
+async def test_only_brokers_add_to_many_at_once() -> None:
+    world = World()
+    with pytest.raises(ClusterAuthorizationFailedError):
+        world.ask(added("a"), added("b"), internal=False)
+    with pytest.raises(ClusterAuthorizationFailedError):
+        World(DenyAll()).ask(added("a"), added("b"))
+    assert not world.transactions.asked
 
 
 async def test_clients_name_what_they_may_write_to() -> None:

@@ -7,15 +7,18 @@ import asyncio
 import pytest
 
 from oncelog_broker.server.authorizer import CLUSTER_ACTION, READ, AllowAllAuthorizer
+from oncelog_broker.server.client_quotas import ClientQuotas
 from oncelog_broker.server.handlers.fetch import FetchHandler
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import (
     ClusterAuthorizationFailedError,
     InvalidFetchSessionEpochError,
     InvalidRequestError,
+    ThrottlingQuotaExceededError,
     TopicAuthorizationFailedError,
 )
 from oncelog_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog_protocol.quotas import CONSUMER_BYTE_RATE, REQUEST_RATE, Quota
 from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Cluster, call, make_context
 
@@ -31,6 +34,9 @@ class Without(AllowAllAuthorizer):
     def authorize(
         self, context: RequestContext, operation: str, resource_type: str, resource_name: str
     ) -> bool:
+        return operation != self.operation
+
+    def authorize_any(self, context: RequestContext, operation: str, resource_type: str) -> bool:
         return operation != self.operation
 
 
@@ -144,3 +150,92 @@ async def test_a_consumers_connection_may_become_anything_later() -> None:
         await first.wait()
         await second.wait()
         assert len(context.connection.on_close) == 1
+
+
+async def test_who_may_not_read_any_more_waits_no_longer() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        authorizer = Without("nothing")
+        handler = FetchHandler(cluster[1].replicas, authorizer)
+        context = make_context()
+        waits = [call(handler, request(wait_ms=10_000), context=context) for _ in range(2)]
+        handler.look_again()
+        await asyncio.sleep(0)
+        assert [wait.count for wait in waits] == [0, 0]
+        authorizer.operation = READ
+        handler.look_again()
+        for wait in waits:
+            message = await wait.wait()
+            assert message.topics[0].partitions[0].error_code == TopicAuthorizationFailedError.code
+        for callback in context.connection.on_close:
+            callback()
+        handler.look_again()
+
+
+# ---- quotas
+
+
+def bound(key: str, value: float) -> ClientQuotas:
+    quotas = ClientQuotas(lambda: 50.0)
+    quotas.take([Quota("test", None, key, value)])
+    return quotas
+
+
+async def test_what_may_be_read_is_what_the_quota_has_but_one_batch_at_least() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        for _ in range(4):
+            await cluster.produced(TP, bytes(100))
+        whole = await call(cluster[1].fetch, request()).wait()
+        size = whole.topics[0].partitions[0].records.length // 4
+        quotas = bound(CONSUMER_BYTE_RATE, 2.5 * size)
+        handler = FetchHandler(cluster[1].replicas, AllowAllAuthorizer(), quotas)
+        context = make_context()
+        read = [
+            (await call(handler, request(), context=context).wait())
+            .topics[0]
+            .partitions[0]
+            .records.length
+            // size
+            for _ in range(3)
+        ]
+        assert read == [2, 1, 1]
+        assert quotas.left(context, CONSUMER_BYTE_RATE) == -1.5 * size
+        assert context.connection.held_until == pytest.approx(50.0 + 1.5 / 2.5)
+
+
+async def test_a_quota_of_0_refuses_to_read() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        handler = FetchHandler(
+            cluster[1].replicas, AllowAllAuthorizer(), bound(CONSUMER_BYTE_RATE, 0)
+        )
+        context = make_context()
+        with pytest.raises(ThrottlingQuotaExceededError):
+            call(handler, request(), context=context)
+        assert context.connection.held_until == 80.0
+
+
+async def test_followers_have_no_quota() -> None:
+    async with Cluster(brokers=2) as cluster:
+        cluster[2].cut()
+        cluster.lead(TP, 1, isr=[1])
+        handler = FetchHandler(
+            cluster[1].replicas, AllowAllAuthorizer(), bound(CONSUMER_BYTE_RATE, 0)
+        )
+        context = make_context(internal=True)
+        message = await call(handler, request(replica=2, session=0), context=context).wait()
+        assert message.error_code == 0
+
+
+async def test_bytes_that_are_read_are_work() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, bytes(1000))
+        quotas = bound(REQUEST_RATE, 100)
+        handler = FetchHandler(cluster[1].replicas, AllowAllAuthorizer(), quotas)
+        context = make_context()
+        await call(handler, request(), context=context).wait()
+        left = quotas.left(context, REQUEST_RATE)
+        assert left is not None
+        assert left < 100

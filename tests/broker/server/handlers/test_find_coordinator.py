@@ -17,6 +17,7 @@ from oncelog_protocol.coordinators import (
 )
 from oncelog_protocol.errors import (
     ApiError,
+    ClusterAuthorizationFailedError,
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
     InvalidGroupIdError,
@@ -32,7 +33,7 @@ from oncelog_protocol.messages.groups import (
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition, UpdateMetadataRequest
 from oncelog_protocol.messages.shared_transactions import ORDINAL_KEY
-from support.server import DenyAll, answer, make_context
+from support.server import DenyAll, Only, answer, make_context
 
 COUNT = 4
 
@@ -135,11 +136,19 @@ def test_transactional_ids_have_a_topic_of_their_own() -> None:
     assert response.broker_id == (1, 2, 1, 2)[coordinator_partition("a", COUNT)]
 
 
-def test_who_gives_the_ordinals_is_told_to_everybody() -> None:
-    response = ask(
-        ORDINAL_KEY,
-        key_type=COORDINATOR_TRANSACTION,
-        topic=TRANSACTION_TOPIC,
-        authorizer=DenyAll(),
-    )
-    assert response.broker_id == (1, 2, 1, 2)[coordinator_partition(ORDINAL_KEY, COUNT)]
+def test_who_gives_the_ordinals_is_told_to_who_may_write_somewhere() -> None:
+    def told(authorizer: Authorizer) -> int:
+        response = ask(
+            ORDINAL_KEY,
+            key_type=COORDINATOR_TRANSACTION,
+            topic=TRANSACTION_TOPIC,
+            authorizer=authorizer,
+        )
+        return response.broker_id
+
+    expected = (1, 2, 1, 2)[coordinator_partition(ORDINAL_KEY, COUNT)]
+    assert told(Only(("WRITE", "TOPIC", "t"))) == expected
+    assert told(Only(("IDEMPOTENT_WRITE", "CLUSTER", "oncelog-cluster"))) == expected
+    for nobody in (DenyAll(), Only(("DESCRIBE", "TRANSACTIONAL_ID", ORDINAL_KEY))):
+        with pytest.raises(ClusterAuthorizationFailedError):
+            told(nobody)

@@ -15,6 +15,7 @@ from oncelog_broker.server.authorizer import (
     AllowAllAuthorizer,
     Authorizer,
 )
+from oncelog_broker.server.handlers.handed_on import HandedOnWithPeer
 from oncelog_broker.server.request import ConnectionState, Handler, RequestContext
 from oncelog_protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -56,7 +57,7 @@ def test_who_may_not_leaves_no_trace_at_the_service() -> None:
 def test_the_service_is_told_who_asks_and_from_where(peer: str) -> None:
     world = GroupWorld()
     handler = joining(world, Only((READ, GROUP, "g")))
-    context = RequestContext("external", False, "User:x", "billing", peer, 0, ConnectionState())
+    context = RequestContext("external", None, "User:x", "billing", peer, 0, ConnectionState())
     first = answer(handler, join(), context)
     assert first.error_code == MemberIdRequiredError.code
     parked = Answer()
@@ -72,6 +73,34 @@ def test_the_service_is_told_who_asks_and_from_where(peer: str) -> None:
 def test_an_answer_may_be_given_at_once() -> None:
     handler = joining(GroupWorld(), Only((READ, GROUP, "g")))
     assert answer(handler, join("stranger"), make_context()).member_id == "stranger"
+
+
+class Revocable(AllowAllAuthorizer):
+    """It allows everything until it is told not to."""
+
+    revoked = False
+
+    def authorize(
+        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
+        return not self.revoked
+
+
+def test_who_waits_is_refused_when_the_right_is_gone_and_answered_once() -> None:
+    world, authorizer = GroupWorld(), Revocable()
+    handler = joining(world, authorizer)
+    assert isinstance(handler, HandedOnWithPeer)
+    first = answer(handler, join())
+    parked = Answer()
+    handler.handle(make_context(), join(first.member_id), memoryview(b""), parked)
+    handler.look_again()
+    assert parked.waits
+    authorizer.revoked = True
+    handler.look_again()
+    assert parked.code == GroupAuthorizationFailedError.code
+    handler.look_again()
+    world.advance(1)
+    assert parked.code == GroupAuthorizationFailedError.code, "the round ends without it"
 
 
 # ---------------------------------------------------------------- lists

@@ -12,6 +12,7 @@ from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.handlers.init_pid import InitPidHandler
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_protocol.errors import (
+    ClusterAuthorizationFailedError,
     CoordinatorNotAvailableError,
     InvalidRequestError,
     ProducerFencedError,
@@ -25,7 +26,7 @@ from oncelog_protocol.messages.transactions import (
 )
 from oncelog_runtime.tasks import Tasks
 from support.fake_transactions import FakeTransactions
-from support.server import DenyAll, make_context
+from support.server import DenyAll, Only, make_context
 
 
 class Fence:
@@ -56,12 +57,19 @@ async def handler_with(
 
 
 async def test_each_gets_an_id_of_its_own_and_then_nobody_does() -> None:
-    async with handler_with(FakeTransactions(), DenyAll()) as handler:
+    async with handler_with(FakeTransactions(), Only(("WRITE", "TOPIC", "t"))) as handler:
         for producer_id in (40, 41):
             answer = await handler.handle_async(make_context(), InitPidRequest())
             assert answer == InitPidResponse(0, None, producer_id, 0)
         with pytest.raises(CoordinatorNotAvailableError):
             await handler.handle_async(make_context(), InitPidRequest())
+
+
+async def test_who_may_write_nowhere_gets_no_id() -> None:
+    for authorizer in (DenyAll(), Only(("WRITE", "TRANSACTIONAL_ID", "me"))):
+        async with handler_with(FakeTransactions(), authorizer) as handler:
+            with pytest.raises(ClusterAuthorizationFailedError):
+                await handler.handle_async(make_context(), InitPidRequest())
 
 
 async def test_nobody_knows_whose_an_id_without_a_transactional_id_is() -> None:

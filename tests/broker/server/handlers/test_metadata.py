@@ -18,7 +18,7 @@ from oncelog_protocol.messages.metadata import (
     MetadataResponse,
 )
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition, UpdateMetadataRequest
-from support.server import DenyAll, answer, make_context
+from support.server import DenyAll, Only, answer, make_context
 
 
 class Creation:
@@ -119,6 +119,14 @@ def test_a_topic_that_may_not_be_seen_looks_as_if_it_did_not_exist() -> None:
     assert (known.error_code, known.topic_id) == (unknown.error_code, unknown.topic_id) == (3, "")
     assert ask(None, authorizer=DenyAll()).topics == []
     ask(["b"], create=True, authorizer=DenyAll(), creation=creation)
+    assert creation.wanted == []
+
+
+def test_a_hidden_topic_is_not_told_from_one_that_could_be_created() -> None:
+    creation = Creation()
+    only = Only(("CREATE", "CLUSTER", "oncelog-cluster"))
+    known, unknown = ask(["b", "new"], create=True, authorizer=only, creation=creation).topics
+    assert (known.error_code, unknown.error_code) == (3, 3)
     assert creation.wanted == []
 
 

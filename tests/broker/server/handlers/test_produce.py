@@ -6,9 +6,17 @@ import asyncio
 
 import pytest
 
+from oncelog_broker.server.authorizer import (
+    CLUSTER,
+    CLUSTER_NAME,
+    IDEMPOTENT_WRITE,
+    AllowAllAuthorizer,
+)
+from oncelog_broker.server.client_quotas import ClientQuotas
 from oncelog_broker.server.handlers.produce import ProduceHandler
-from oncelog_broker.server.request import ConnectionState
+from oncelog_broker.server.request import ConnectionState, RequestContext
 from oncelog_protocol.errors import (
+    ClusterAuthorizationFailedError,
     CorruptMessageError,
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
@@ -20,6 +28,7 @@ from oncelog_protocol.errors import (
     OutOfOrderSequenceNumberError,
     ProducerFencedError,
     RequestTimedOutError,
+    ThrottlingQuotaExceededError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -30,6 +39,7 @@ from oncelog_protocol.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
+from oncelog_protocol.quotas import PRODUCER_BYTE_RATE, Quota
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
@@ -150,6 +160,26 @@ async def test_without_the_right_to_write_nothing_is_written() -> None:
         message = await produce(handler, ("t", 0, GOOD)).wait()
         assert codes(message) == {("t", 0): TopicAuthorizationFailedError.code}
         assert cluster[1].partition(TP).log.log_end_offset == 0
+
+
+class NoNumbers(AllowAllAuthorizer):
+    """It denies IDEMPOTENT_WRITE on the cluster."""
+
+    def denies(self, context: RequestContext, operation: str, *resource: str) -> bool:
+        return (operation, *resource) == (IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME)
+
+
+async def test_batches_are_numbered_unless_that_is_denied() -> None:
+    numbered = encode_batch([b"v"], timestamps=1, producer_id=7, producer_epoch=0, base_sequence=0)
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        handler = ProduceHandler(cluster[1].replicas, NoNumbers(), cluster[1].verifier)
+        with pytest.raises(ClusterAuthorizationFailedError):
+            produce(handler, ("t", 1, GOOD), ("t", 0, bytes(numbered)))
+        assert cluster[1].partition(TP).log.log_end_offset == 0
+        for batch, code in ((GOOD, 0), (bytes(numbered)[:43], CorruptMessageError.code)):
+            message = await produce(handler, ("t", 0, batch)).wait()
+            assert codes(message) == {("t", 0): code}
 
 
 async def test_time_runs_out_for_those_that_still_wait() -> None:
@@ -349,3 +379,51 @@ async def test_the_transaction_ends_while_its_batch_is_verified() -> None:
         node.verifier.held.pop()(0)
         assert codes(await answer.wait()) == {("t", 0): InvalidProducerEpochError.code}
         assert node.partition(TP).log.log_end_offset == 1
+
+
+# ---- quotas
+
+
+def bound(cluster: Cluster, value: float) -> ProduceHandler:
+    """Return a handler with a ``producer_byte_rate``."""
+    quotas = ClientQuotas(lambda: 50.0)
+    quotas.take([Quota("test", None, PRODUCER_BYTE_RATE, value)])
+    node = cluster[1]
+    return ProduceHandler(node.replicas, AllowAllAuthorizer(), node.verifier, quotas)
+
+
+async def test_what_exceeds_a_quota_is_written_and_the_connection_held() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        handler, connection = bound(cluster, len(GOOD)), ConnectionState()
+        for held_until in (0.0, 51.0, 52.0):
+            answer = produce(handler, ("t", 0, GOOD), connection=connection)
+            assert codes(await answer.wait()) == {("t", 0): 0}
+            assert connection.held_until == held_until
+        assert cluster[1].partition(TP).log.log_end_offset == 3
+
+
+async def test_a_quota_of_0_refuses_to_write() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        handler, connection = bound(cluster, 0), ConnectionState()
+        with pytest.raises(ThrottlingQuotaExceededError):
+            produce(handler, ("t", 0, GOOD), connection=connection)
+        assert connection.held_until == 80.0
+        assert cluster[1].partition(TP).log.log_end_offset == 0
+
+
+async def test_what_cannot_be_refused_is_written_whatever_the_quota_is() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        connection = ConnectionState()
+        await produce(bound(cluster, 0), ("t", 0, GOOD), acks=0, connection=connection).done.wait()
+        assert connection.held_until == 80.0
+        assert cluster[1].partition(TP).log.log_end_offset == 1
+
+
+async def test_brokers_write_without_a_quota() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        answer = produce(bound(cluster, 0), ("t", 0, GOOD), internal=True)
+        assert codes(await answer.wait()) == {("t", 0): 0}

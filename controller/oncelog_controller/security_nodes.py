@@ -1,0 +1,120 @@
+"""The nodes below ``/security`` have their paths and contents here. Pure.
+
+All ACLs of one pattern are one node, so that no change can lose some of them (CVE-2024-27309).
+``/security/version`` is set in every multi that changes something below: its own version is the one
+that brokers are told.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable, Mapping
+
+from oncelog_controller import znodes
+from oncelog_controller.security import ClusterSecurity
+from oncelog_controller.store import Create, Delete, Op, SetData
+from oncelog_protocol.acls import (
+    ALL,
+    DENY,
+    EVERYBODY,
+    LITERAL,
+    OPERATIONS,
+    PREFIXED,
+    WILDCARD,
+    AclEntry,
+    AclPattern,
+)
+from oncelog_protocol.errors import InvalidRequestError
+
+VERSION = "/security/version"
+ACLS = "/security/acls"
+ACL_PARENTS = tuple(
+    f"{ACLS}/{resource_type}/{pattern_type}"
+    for resource_type in OPERATIONS
+    for pattern_type in (LITERAL, PREFIXED)
+)
+"""All nodes of ACLs are below these, which are made before them."""
+
+
+def acls_path(pattern: AclPattern) -> str:
+    """Return the path of one pattern's ACLs; names may hold a '/', so they are base64url."""
+    name = base64.urlsafe_b64encode(pattern.name.encode()).decode().rstrip("=")
+    return f"{ACLS}/{pattern.resource_type}/{pattern.pattern_type}/{name}"
+
+
+def pattern_of(path: str) -> AclPattern:
+    """Return the pattern whose ACLs are at ``path``. :raises CorruptNodeError:"""
+    resource_type, pattern_type, name = path.removeprefix(ACLS + "/").split("/")
+    try:
+        padded = name + "=" * (-len(name) % 4)
+        decoded = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError) as exc:
+        raise znodes.CorruptNodeError(f"{path}: its name is not base64url: {exc}") from None
+    return AclPattern(resource_type, pattern_type, decoded)
+
+
+def encode_version(version: int) -> bytes:
+    """Encode /security/version, for people; what counts is the version of the node itself."""
+    return znodes.dump({"security_version": version})
+
+
+def encode_acls(entries: Iterable[AclEntry]) -> bytes:
+    """Encode the ACLs of one pattern."""
+    rows = [
+        {
+            "principal": entry.principal,
+            "host": entry.host,
+            "operation": entry.operation,
+            "permission": entry.permission,
+        }
+        for entry in entries
+    ]
+    return znodes.dump({"acls": rows})
+
+
+def decode_acls(path: str, data: bytes) -> tuple[AclEntry, ...]:
+    """Return the ACLs of one pattern. :raises CorruptNodeError: it is damaged, or of a release of
+    tomorrow."""
+    pattern = pattern_of(path)
+    rows = znodes.load(path, data).get("acls")
+    try:
+        if not isinstance(rows, list):
+            raise ValueError("acls is not a list")
+        found = [
+            AclEntry(
+                *pattern, row["principal"], row["host"], row["operation"], row["permission"]
+            ).checked()
+            for row in rows
+        ]
+    except (AttributeError, InvalidRequestError, KeyError, TypeError, ValueError) as exc:
+        raise znodes.CorruptNodeError(f"{path}: {exc!r}") from None
+    return tuple(found)
+
+
+def closed(pattern: AclPattern) -> tuple[AclEntry, ...]:
+    """Return what stands for the ACLs of a node that cannot be read: nobody may do anything to what
+    it was of, since some of them may have denied it."""
+    return (AclEntry(*pattern, EVERYBODY, WILDCARD, ALL, DENY),)
+
+
+def set_version(version: int) -> SetData:
+    """Return what makes the version after ``version`` of it."""
+    return SetData(VERSION, encode_version(version + 1), version)
+
+
+def write(
+    security: ClusterSecurity, changes: Mapping[AclPattern, Collection[AclEntry]], ahead: int
+) -> list[Op]:
+    """Return what writes the patterns as they are to be, when ``ahead`` such writes are on their
+    way already."""
+    ops: list[Op] = [set_version(security.version + ahead)]
+    for pattern, entries in changes.items():
+        path, known = acls_path(pattern), security.acls.get(pattern)
+        if known is None:
+            ops.append(Create(path, encode_acls(entries)))
+        elif entries:
+            ops.append(SetData(path, encode_acls(entries), known.version))
+        else:
+            ops.append(Delete(path, known.version))
+    return ops

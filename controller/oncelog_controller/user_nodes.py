@@ -1,0 +1,131 @@
+"""The nodes of users, and the cluster's secret, have their paths and contents here. Pure.
+
+A user is one node, ``/security/users/NAME``, its name in base64url. It is written in multis that
+set ``/security/version``, and has the version that it brought as its generation.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog_controller import security_nodes, znodes
+from oncelog_controller.security import ClusterSecurity
+from oncelog_controller.store import Create, Delete, Op, SetData
+from oncelog_protocol.errors import UnacceptableCredentialError
+from oncelog_protocol.sasl.credential import Mechanism, ScramCredential
+from oncelog_protocol.sasl.gs2 import is_legal_user
+from oncelog_protocol.sasl.user import ScramUser
+
+USERS = "/security/users"
+SECRET = "/security/secret"
+SECRET_BYTES = 32
+
+
+def user_path(name: str) -> str:
+    """Return the path of a user."""
+    encoded = base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+    return f"{USERS}/{encoded}"
+
+
+def user_of(path: str) -> str:
+    """Return the name of the user at ``path``.
+
+    :raises CorruptNodeError: no user has such a path.
+    """
+    encoded = path.removeprefix(USERS + "/")
+    try:
+        padded = encoded + "=" * (-len(encoded) % 4)
+        name = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
+    except (binascii.Error, ValueError) as exc:
+        raise znodes.CorruptNodeError(f"{path}: its name is not base64url: {exc}") from None
+    if not is_legal_user(name) or user_path(name) != path:
+        raise znodes.CorruptNodeError(f"{path}: no user can have this name")
+    return name
+
+
+def encode_user(user: ScramUser) -> bytes:
+    """Encode a user."""
+    rows = [
+        {
+            "mechanism": str(each.mechanism),
+            "salt": _text(each.salt),
+            "iterations": each.iterations,
+            "stored_key": _text(each.stored_key),
+            "server_key": _text(each.server_key),
+        }
+        for each in user.credentials
+    ]
+    return znodes.dump(
+        {"generation": user.generation, "disabled": user.disabled, "credentials": rows}
+    )
+
+
+def decode_user(path: str, data: bytes) -> ScramUser:
+    """Return the user at ``path``.
+
+    :raises CorruptNodeError: it is damaged, or of a release of tomorrow. The error shows no key.
+    """
+    name = user_of(path)
+    content = znodes.load(path, data)
+    try:
+        generation, disabled = content["generation"], content["disabled"]
+        if type(generation) is not int or type(disabled) is not bool:
+            raise TypeError("generation is no number, or disabled no truth value")
+        credentials = [_credential(row) for row in content["credentials"]]
+        return ScramUser.made_of(name, generation, credentials, disabled)
+    except (KeyError, TypeError, ValueError, UnacceptableCredentialError) as exc:
+        raise znodes.CorruptNodeError(f"{path}: {type(exc).__name__}: {exc}") from None
+
+
+def encode_secret(secret: bytes) -> bytes:
+    """Encode the cluster's secret."""
+    return znodes.dump({"secret": _text(secret)})
+
+
+def decode_secret(data: bytes) -> bytes:
+    """Return the cluster's secret. :raises CorruptNodeError: it cannot be read."""
+    try:
+        secret = _bytes(znodes.load(SECRET, data)["secret"])
+    except (KeyError, TypeError, ValueError):
+        raise znodes.CorruptNodeError(f"{SECRET}: there is no secret in it") from None
+    if len(secret) != SECRET_BYTES:
+        raise znodes.CorruptNodeError(f"{SECRET}: the secret has {len(secret)} bytes")
+    return secret
+
+
+def write_users(security: ClusterSecurity, changes: Mapping[str, ScramUser | None]) -> list[Op]:
+    """Return what writes the users as they are to be; None deletes one."""
+    ops: list[Op] = [security_nodes.set_version(security.version)]
+    for name, user in changes.items():
+        path, known = user_path(name), security.users.get(name)
+        if user is None and known is not None:
+            ops.append(Delete(path, known.version))
+        elif user is not None and known is not None:
+            ops.append(SetData(path, encode_user(user), known.version))
+        elif user is not None:
+            ops.append(Create(path, encode_user(user)))
+    return ops
+
+
+def _credential(row: Any) -> ScramCredential:
+    iterations = row["iterations"]
+    if type(iterations) is not int:
+        raise TypeError("iterations is no number")
+    return ScramCredential(
+        Mechanism(row["mechanism"]),
+        _bytes(row["salt"]),
+        iterations,
+        _bytes(row["stored_key"]),
+        _bytes(row["server_key"]),
+    )
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

@@ -1,0 +1,105 @@
+"""ACLs are listed, made and taken back by these messages; any broker but the controller answers
+NOT_CONTROLLER.
+
+Whole-request errors of all: CLUSTER_AUTHORIZATION_FAILED, and SECURITY_DISABLED where brokers do
+not decide by ACLs. A change that not all brokers have acknowledged in time is REQUEST_TIMED_OUT:
+it is made, and they will be told it until they do. ``version`` counts the changes of what the
+cluster has for its security.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from oncelog_protocol.acls import AclEntry, AclFilter
+from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.schema import Int16, Int32, Int64, Text
+
+ACKNOWLEDGE_TIMEOUT_MS = 30_000
+"""A change is answered when all brokers decide by it, or after so long, if nobody says else."""
+
+
+@dataclass(slots=True)
+class DescribeAclsResponse:
+    """Its errors, besides, are INVALID_REQUEST."""
+
+    error_code: Int16 = 0
+    error_message: Text | None = None
+    entries: list[AclEntry] = field(default_factory=list)
+    version: Int64 = 0
+
+
+@dataclass(slots=True)
+class DescribeAclsRequest(Request):
+    """It asks for the ACLs that a filter chooses."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_ACLS
+    response: ClassVar[type] = DescribeAclsResponse
+
+    wanted: AclFilter
+
+
+@dataclass(slots=True)
+class CreatedAcl:
+    """Its errors are INVALID_REQUEST (the entry could not do what it says), POLICY_VIOLATION (too
+    many). One that is there already is no error."""
+
+    error_code: Int16 = 0
+    error_message: Text | None = None
+
+
+@dataclass(slots=True)
+class CreateAclsResponse:
+    """It has a result for each entry, in order."""
+
+    error_code: Int16 = 0
+    results: list[CreatedAcl] = field(default_factory=list)
+    version: Int64 = 0
+    unacknowledged: list[Int32] = field(default_factory=list)
+    """Brokers that had not acknowledged it when the time was over (REQUEST_TIMED_OUT)."""
+
+
+@dataclass(slots=True)
+class CreateAclsRequest(Request):
+    """It adds ACLs; ``validate_only`` only says what would be refused."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_ACLS
+    response: ClassVar[type] = CreateAclsResponse
+
+    entries: list[AclEntry]
+    validate_only: bool = False
+    timeout_ms: Int32 = ACKNOWLEDGE_TIMEOUT_MS
+
+
+@dataclass(slots=True)
+class DeletedAcls:
+    """It lists what a filter has chosen. Its errors are INVALID_REQUEST."""
+
+    error_code: Int16 = 0
+    error_message: Text | None = None
+    entries: list[AclEntry] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DeleteAclsResponse:
+    """It has a result for each filter, in order. An entry that two of them choose is listed with
+    the first."""
+
+    error_code: Int16 = 0
+    results: list[DeletedAcls] = field(default_factory=list)
+    version: Int64 = 0
+    unacknowledged: list[Int32] = field(default_factory=list)
+    """Brokers that had not acknowledged it when the time was over (REQUEST_TIMED_OUT)."""
+
+
+@dataclass(slots=True)
+class DeleteAclsRequest(Request):
+    """It takes back the ACLs that filters choose; ``validate_only`` only says which."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_ACLS
+    response: ClassVar[type] = DeleteAclsResponse
+
+    filters: list[AclFilter]
+    validate_only: bool = False
+    timeout_ms: Int32 = ACKNOWLEDGE_TIMEOUT_MS

@@ -1,0 +1,203 @@
+"""A dialer opens the connections of one party, which leaves it how they are opened.
+
+Whoever needs a connection is handed a dialer, and names an address, a machine and a time. Whether
+the connection is encrypted, and who this party says that it is, is the dialer's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from oncelog_runtime.channel import ClientMachine, RequestChannel
+from oncelog_runtime.tls_contexts import ClientTls
+from oncelog_runtime.tls_errors import TlsError
+
+__all__ = ["PLAIN", "AuthenticatingDialer", "Dialer", "Exchange", "PlainDialer", "TlsDialer"]
+
+
+class Dialer(Protocol):
+    """It opens channels."""
+
+    async def open(
+        self, host: str, port: int, machine: ClientMachine, *, connect_timeout_s: float
+    ) -> RequestChannel:
+        """Return an open channel on which requests may be sent.
+
+        :param connect_timeout_s: everything before the first request takes at most so long.
+        :raises OSError: refused, unreachable, reset. Only ConnectionRefusedError says that nobody
+            listens there.
+        :raises TimeoutError: nobody answered in time.
+
+        The machine's own errors come out as they are, such as that somebody else was meant.
+        """
+        ...
+
+
+class PlainDialer:
+    """It encrypts nothing and says of nobody who it is."""
+
+    async def open(
+        self, host: str, port: int, machine: ClientMachine, *, connect_timeout_s: float
+    ) -> RequestChannel:
+        """Connect and shake hands; see :class:`Dialer`."""
+        return await RequestChannel.open(host, port, machine, connect_timeout_s=connect_timeout_s)
+
+
+class TlsDialer:
+    """It opens channels over TLS, to whoever can prove to be the host that is dialled.
+
+    :param is_meant: says whether a peer's certificate, as ``getpeercert`` decodes it, is that of
+        the broker with this id; -1 is any. It may raise TlsError.
+    """
+
+    def __init__(
+        self, tls: ClientTls, is_meant: Callable[[Mapping[str, Any], int], bool] | None = None
+    ) -> None:
+        self._tls = tls
+        self._is_meant = is_meant
+
+    def refresh(self) -> bool:
+        """Look at the files again; return whether new connections get new ones.
+
+        :raises TlsFilesError: what is there does not load or fit; the old stays in use.
+        """
+        return self._tls.refresh()
+
+    async def open(
+        self, host: str, port: int, machine: ClientMachine, *, connect_timeout_s: float
+    ) -> RequestChannel:
+        """Connect, agree on TLS and shake hands; see :class:`Dialer`.
+
+        :raises TlsError: the peer does not speak TLS, or is not who was dialled.
+        """
+
+        def verify(peer: ssl.SSLObject) -> None:
+            if self._is_meant is None:
+                return
+            if not self._is_meant(peer.getpeercert() or {}, machine.meant_broker_id):
+                raise TlsError(
+                    f"the certificate of {host}:{port} is not that of broker "
+                    f"{machine.meant_broker_id}",
+                    "see which broker listens there, and broker_principal",
+                )
+
+        return await RequestChannel.open(
+            host,
+            port,
+            machine,
+            connect_timeout_s=connect_timeout_s,
+            protect=lambda inner, name: self._tls.protect(inner, name, verify),
+        )
+
+
+class Exchange(Protocol):
+    """This protocol has the shape of ``oncelog_protocol.sasl``'s ``ClientAuthentication``."""
+
+    def start(self) -> Any:
+        """Return the first request."""
+        ...
+
+    def next(self, response: Any, /) -> Any:
+        """Return the request that follows this answer, or None when all is done; raise if this side
+        was refused, or does not trust the other."""
+        ...
+
+    def again_after_ms(self, chance: float, /) -> int:
+        """Return after how many milliseconds to authenticate again; 0: never."""
+        ...
+
+
+class AuthenticatingDialer:
+    """It opens channels as another dialer does, and says on each who this party is.
+
+    :param begin: returns a new exchange.
+    :param chance: draws a number in [0, 1).
+    """
+
+    def __init__(
+        self, dialer: Dialer, begin: Callable[[], Exchange], chance: Callable[[], float]
+    ) -> None:
+        self.dialer = dialer
+        self._begin = begin
+        self._chance = chance
+
+    async def open(
+        self, host: str, port: int, machine: ClientMachine, *, connect_timeout_s: float
+    ) -> RequestChannel:
+        """Connect, shake hands and authenticate; see :class:`Dialer`.
+
+        What the exchange raises comes out as it is.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + connect_timeout_s
+        channel = await self.dialer.open(host, port, machine, connect_timeout_s=connect_timeout_s)
+        session = _Session(channel, self._begin, self._chance)
+        try:
+            await session.begin(max(until_s - loop.time(), 0.001))
+        except BaseException:
+            channel.close("not authenticated")
+            raise
+        return channel
+
+
+class _Session:
+    """It authenticates on one channel, and again before the session ends (KIP-368)."""
+
+    def __init__(
+        self,
+        channel: RequestChannel,
+        begin: Callable[[], Exchange],
+        chance: Callable[[], float],
+    ) -> None:
+        self._channel = channel
+        self._begin = begin
+        self._chance = chance
+        self._exchange = begin()
+        self._timer: asyncio.TimerHandle | None = None
+        channel.on_close.append(self._closed)
+
+    async def begin(self, timeout_s: float) -> None:
+        """Authenticate for the first time.
+
+        :raises TimeoutError: it took longer than ``timeout_s``.
+        """
+        async with asyncio.timeout(timeout_s):
+            request = self._exchange.start()
+            while request is not None:
+                reply = await self._channel.call(request, timeout_s=timeout_s)
+                request = self._exchange.next(reply.message)
+        self._wait()
+
+    def _wait(self) -> None:
+        delay_ms = self._exchange.again_after_ms(self._chance())
+        if delay_ms and not self._channel.closed:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_ms / 1000, self._again)
+
+    def _again(self) -> None:
+        self._exchange = self._begin()
+        self._channel.send(self._exchange.start(), callback=self._answered)
+
+    def _answered(self, reply: Any, error: BaseException | None) -> None:
+        if error is not None:
+            return  # the channel is dead
+        try:
+            request = self._exchange.next(reply.message)
+        except Exception as exc:
+            self._channel.close(f"not authenticated again: {exc}")
+            return
+        if request is not None:
+            self._channel.send(request, callback=self._answered)
+        else:
+            self._wait()
+
+    def _closed(self, _: BaseException | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+PLAIN = PlainDialer()
+"""It is the dialer of whoever was given none."""

@@ -1,0 +1,121 @@
+"""Users authenticate to real brokers by SCRAM, and are nobody any more when they are deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog import Admin, Producer
+from oncelog.admin.users import UserAlteration
+from oncelog.errors import AuthenticationFailedError, TopicAuthorizationFailedError
+from oncelog.security import Security
+from oncelog_broker.app import Broker
+from oncelog_broker.config import ListenerConfig
+from oncelog_protocol.acls import ALLOW, DESCRIBE, LITERAL, TOPIC, WRITE, AclEntry
+from oncelog_protocol.connection import ClientConnection
+from oncelog_protocol.messages.acls import CreateAclsRequest
+from oncelog_protocol.types import NO_BROKER
+from oncelog_runtime.channel import RequestChannel
+from support.tls_cluster import TlsCluster
+from support.waiting import eventually
+
+
+class ScramCluster(TlsCluster):
+    """Brokers are known by certificates, as the admin is; clients authenticate by SCRAM."""
+
+    def __init__(self, directory: Path, brokers: int) -> None:
+        super().__init__(directory, brokers, authorizer="acl", super_users=["User:admin"])
+
+    def listeners(self, broker_id: int, **changed: Any) -> list[ListenerConfig]:
+        internal, external = super().listeners(broker_id, **changed)
+        sasl = {"tls_client_auth": "none", "sasl_mechanisms": ["SCRAM-SHA-256"]}
+        return [internal, external.model_copy(update=sasl)]
+
+    async def channel(
+        self,
+        broker_id: int,
+        listener: str = "internal",
+        *,
+        own_broker_id: int = NO_BROKER,
+        name: str | None = None,
+    ) -> RequestChannel:
+        if name is None and own_broker_id == NO_BROKER:
+            name = "admin"
+        return await super().channel(broker_id, "internal", own_broker_id=own_broker_id, name=name)
+
+    def servers(self, listener: str) -> str:
+        """Return where clients of a listener begin."""
+        brokers = self.brokers.values()
+        return ",".join("{}:{}".format(*broker.addresses[listener]) for broker in brokers)
+
+    def admin(self) -> Admin:
+        """Return the admin client of the super user."""
+        certificate, key = self.papers.issue("admin")
+        security = Security(ca_file=self.papers.ca_file, certificate_file=certificate, key_file=key)
+        return Admin(self.servers("internal"), security=security)
+
+    def producer(self, password: str = "pencil", **options: Any) -> Producer:
+        """Return a producer of the user."""
+        security = Security(ca_file=self.papers.ca_file, username="app", password=password)
+        return Producer(self.servers("external"), security=security, **options)
+
+    async def allow(self, *operations: str) -> None:
+        """Let the user do this to the topic."""
+        entries = [
+            AclEntry(TOPIC, LITERAL, "t", "User:app", "*", operation, ALLOW)
+            for operation in operations
+        ]
+        channel = await self.channel(self.controller.broker_id)
+        response = (await channel.call(CreateAclsRequest(entries), timeout_s=15)).message
+        channel.close()
+        assert response.error_code == 0
+
+
+async def test_a_user_lives_from_its_first_password_to_its_deletion(tmp_path: Path) -> None:
+    async with ScramCluster(tmp_path, 2) as cluster, cluster.admin() as admin:
+        await cluster.create_topic("t", partitions=2, replication_factor=2)
+        with pytest.raises(AuthenticationFailedError):
+            async with cluster.producer():
+                pass
+        created = UserAlteration.create("app", "pencil", iterations=4096)
+        (await admin.alter_users([created])).raise_for_errors()
+        with pytest.raises(AuthenticationFailedError):
+            async with cluster.producer("pen"):
+                pass
+        await cluster.allow(DESCRIBE)
+        async with cluster.producer(enable_idempotence=False) as producer:
+            with pytest.raises(TopicAuthorizationFailedError):
+                await producer.send("t", b"refused", partition=0)
+        await cluster.allow(WRITE)
+        async with cluster.producer() as producer:
+            for partition in range(2):
+                await producer.send("t", b"taken", partition=partition)
+            (await admin.alter_users([UserAlteration.delete("app")])).raise_for_errors()
+            await eventually(lambda: not any(known(each) for each in cluster.brokers.values()))
+        with pytest.raises(AuthenticationFailedError):
+            async with cluster.producer():
+                pass
+
+
+def known(broker: Broker) -> bool:
+    """Return whether somebody is connected as the user."""
+    connections = broker.listeners["external"].connections
+    return any(each.state.known.principal == "User:app" for each in connections)
+
+
+async def test_a_broker_that_starts_knows_users_at_once(tmp_path: Path) -> None:
+    async with ScramCluster(tmp_path, 2) as cluster, cluster.admin() as admin:
+        created = UserAlteration.create("app", "pencil", iterations=4096)
+        (await admin.alter_users([created])).raise_for_errors()
+        await cluster.stop_broker(2)
+        broker = await cluster.start_broker(2)
+        assert broker.users.version >= 0
+        host, port = broker.addresses["external"]
+        security = Security(ca_file=cluster.papers.ca_file, username="app", password="pencil")
+        channel = await security.dialer().open(
+            host, port, ClientConnection("test"), connect_timeout_s=5
+        )
+        assert known(broker)
+        channel.close()

@@ -1,0 +1,102 @@
+"""Settings by name become options of security: ours, and Kafka's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncelog.errors import ConfigurationError
+from oncelog.security import Security
+from oncelog.security_settings import combined, parted
+
+
+def test_names_are_ours_or_kafkas() -> None:
+    own, others = parted(
+        {
+            "security.protocol": "ssl",
+            "ssl.ca.location": "ca.pem",
+            "ssl_certificate_location": "app.pem",
+            "ssl.key.location": "app.key",
+            "server_name": "x.org",
+            "linger_ms": "3",
+            "request.timeout.ms": 5,
+        }
+    )
+    assert own == {
+        "tls": True,
+        "ca_file": "ca.pem",
+        "certificate_file": "app.pem",
+        "key_file": "app.key",
+        "server_name": "x.org",
+    }
+    assert others == {"linger_ms": "3", "request.timeout.ms": 5}
+    assert parted({"tls": "true", "key_password_file": "k"})[0]["tls"] is True
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"ssl.truststore.location": "x.jks"}, "openssl pkcs12 .* ssl.ca.location=ca.pem"),
+        ({"ssl.keystore.password": "s3cret"}, "ssl.certificate.location and ssl.key.location"),
+        ({"ssl_key_password": "s3cret"}, "key_password_file"),
+        ({"sasl.jaas.config": "s3cret"}, "JAAS is Java's"),
+        ({"ssl.endpoint.identification.algorithm": ""}, "always verified"),
+        ({"enable.ssl.certificate.verification": "false"}, "always verified"),
+        ({"security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ({"security.protocol": "PLAINTEXT", "ssl.ca.location": "c"}, "ca_file contradict"),
+        ({"security.protocol": "SASL_PLAINTEXT", "ssl.ca.location": "c"}, "ca_file contradict"),
+        ({"security.protocol": "SSL", "sasl.username": "app"}, "username contradict"),
+    ],
+)
+def test_what_is_refused_has_a_way_to_go(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        parted(settings)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_what_is_so_anyway_may_be_said() -> None:
+    settings = {
+        "ssl.endpoint.identification.algorithm": "https",
+        "enable.ssl.certificate.verification": "true",
+    }
+    assert parted(settings) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("layers", "found"),
+    [
+        ([], None),
+        ([{}, {}], None),
+        ([{"tls": False}], None),
+        ([{"ca_file": "a"}, {"ca_file": "b", "server_name": "x"}], ("b", "x")),
+        ([{"ca_file": "a"}, {"tls": False}], None),
+        ([{"tls": False}, {"ca_file": "b"}], ("b", None)),
+    ],
+)
+def test_the_later_goes_before_the_earlier(layers: list[dict[str, Any]], found: Any) -> None:
+    security = combined(layers)
+    if found is None:
+        assert security is None
+    else:
+        assert security == Security(ca_file=found[0], server_name=found[1])
+
+
+def test_a_user_by_kafkas_names() -> None:
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "app",
+        "sasl.password": "secret",
+    }
+    user: dict[str, Any] = {"mechanism": "SCRAM-SHA-512", "username": "app", "password": "secret"}
+    assert parted(settings) == ({"tls": True, **user}, {})
+    plain, _ = parted({**settings, "security.protocol": "SASL_PLAINTEXT"})
+    assert combined([{"ca_file": "x"}, plain]) == Security(**user)
+    file = combined([{"username": "app", "password": "x"}, {"password_file": "f"}])
+    assert file == Security(username="app", password_file="f")
+
+
+def test_an_option_that_is_none() -> None:
+    with pytest.raises(ConfigurationError, match="'cafile' is no option; there are ca_file"):
+        combined([{"cafile": "x"}])
