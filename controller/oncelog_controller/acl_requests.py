@@ -21,7 +21,7 @@ from oncelog_controller.events import RequestReceived
 from oncelog_controller.replies import refusal
 from oncelog_controller.security import ClusterSecurity
 from oncelog_protocol import limits
-from oncelog_protocol.acls import AclEntry, AclPattern
+from oncelog_protocol.acls import AclBinding, AclPattern
 from oncelog_protocol.errors import (
     NO_ERROR,
     ApiError,
@@ -52,7 +52,7 @@ OPEN_FILTERS_MAX = 10
 OP_CHARS = 100
 """A pattern costs as much as so many characters besides."""
 
-Changes = dict[AclPattern, dict[AclEntry, None]]
+Changes = dict[AclPattern, dict[AclBinding, None]]
 """They are patterns with all entries that they are to have, in order."""
 
 
@@ -189,7 +189,7 @@ class _Room:
         self._chars = sum(map(_chars, entries))
         self._of_pattern: dict[AclPattern, int] = {}
 
-    def add(self, entry: AclEntry) -> None:
+    def add(self, entry: AclBinding) -> None:
         """Count an entry.
 
         :raises PolicyViolationError: there is no room for it.
@@ -213,7 +213,7 @@ class _Room:
         self._of_pattern[pattern] = beside + chars
 
 
-def _chars(entry: AclEntry) -> int:
+def _chars(entry: AclBinding) -> int:
     return (
         len(entry.name)
         + len(entry.principal)

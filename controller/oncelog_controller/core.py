@@ -44,7 +44,7 @@ from oncelog_controller.store import (
     StoreError,
 )
 from oncelog_controller.transitions import ReplicaPhase
-from oncelog_protocol.acls import AclEntry, AclPattern
+from oncelog_protocol.acls import AclBinding, AclPattern
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
@@ -246,7 +246,7 @@ class Core:
 
     def order_security(
         self,
-        acls: Mapping[AclPattern, Collection[AclEntry]],
+        acls: Mapping[AclPattern, Collection[AclBinding]],
         users: Mapping[str, ScramUser | None],
     ) -> None:
         """Tell everybody what the newest version of the cluster's security has changed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from oncelog_protocol.acls import AclEntry, AclPattern
+from oncelog_protocol.acls import AclBinding, AclPattern
 from oncelog_protocol.sasl.user import ScramUser
 
 
@@ -16,7 +16,7 @@ from oncelog_protocol.sasl.user import ScramUser
 class StoredAcls:
     """They are the entries of one pattern; ``version`` is that of their node."""
 
-    entries: tuple[AclEntry, ...]
+    entries: tuple[AclBinding, ...]
     version: int
 
 
@@ -38,11 +38,11 @@ class ClusterSecurity:
     secret: bytes = field(default=b"", repr=False)
     """Names without a user get their salts from it; empty where nobody authenticates by names."""
 
-    def entries(self) -> list[AclEntry]:
+    def entries(self) -> list[AclBinding]:
         """Return all ACLs, by pattern."""
         return [entry for pattern in sorted(self.acls) for entry in self.acls[pattern].entries]
 
-    def of(self, pattern: AclPattern) -> tuple[AclEntry, ...]:
+    def of(self, pattern: AclPattern) -> tuple[AclBinding, ...]:
         """Return the ACLs of one pattern."""
         stored = self.acls.get(pattern)
         return () if stored is None else stored.entries
@@ -52,7 +52,7 @@ class ClusterSecurity:
         users = [self.users[name].user for name in sorted(self.users)]
         return [user for user in users if user.credentials]
 
-    def take(self, changes: Mapping[AclPattern, Collection[AclEntry]]) -> None:
+    def take(self, changes: Mapping[AclPattern, Collection[AclBinding]]) -> None:
         """Note in memory what one multi has written."""
         self.version += 1
         for pattern, entries in changes.items():

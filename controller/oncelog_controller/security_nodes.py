@@ -22,7 +22,7 @@ from oncelog_protocol.acls import (
     OPERATIONS,
     PREFIXED,
     WILDCARD,
-    AclEntry,
+    AclBinding,
     AclPattern,
 )
 from oncelog_protocol.errors import InvalidRequestError
@@ -59,7 +59,7 @@ def encode_version(version: int) -> bytes:
     return znodes.dump({"security_version": version})
 
 
-def encode_acls(entries: Iterable[AclEntry]) -> bytes:
+def encode_acls(entries: Iterable[AclBinding]) -> bytes:
     """Encode the ACLs of one pattern."""
     rows = [
         {
@@ -73,7 +73,7 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
     return znodes.dump({"acls": rows})
 
 
-def decode_acls(path: str, data: bytes) -> tuple[AclEntry, ...]:
+def decode_acls(path: str, data: bytes) -> tuple[AclBinding, ...]:
     """Return the ACLs of one pattern. :raises CorruptNodeError: it is damaged, or of a release of
     tomorrow."""
     pattern = pattern_of(path)
@@ -82,7 +82,7 @@ def decode_acls(path: str, data: bytes) -> tuple[AclEntry, ...]:
         if not isinstance(rows, list):
             raise ValueError("acls is not a list")
         found = [
-            AclEntry(
+            AclBinding(
                 *pattern, row["principal"], row["host"], row["operation"], row["permission"]
             ).checked()
             for row in rows
@@ -92,10 +92,10 @@ def decode_acls(path: str, data: bytes) -> tuple[AclEntry, ...]:
     return tuple(found)
 
 
-def closed(pattern: AclPattern) -> tuple[AclEntry, ...]:
+def closed(pattern: AclPattern) -> tuple[AclBinding, ...]:
     """Return what stands for the ACLs of a node that cannot be read: nobody may do anything to what
     it was of, since some of them may have denied it."""
-    return (AclEntry(*pattern, EVERYBODY, WILDCARD, ALL, DENY),)
+    return (AclBinding(*pattern, EVERYBODY, WILDCARD, ALL, DENY),)
 
 
 def set_version(version: int) -> SetData:
@@ -104,7 +104,7 @@ def set_version(version: int) -> SetData:
 
 
 def write(
-    security: ClusterSecurity, changes: Mapping[AclPattern, Collection[AclEntry]], ahead: int
+    security: ClusterSecurity, changes: Mapping[AclPattern, Collection[AclBinding]], ahead: int
 ) -> list[Op]:
     """Return what writes the patterns as they are to be, when ``ahead`` such writes are on their
     way already."""

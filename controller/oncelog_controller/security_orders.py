@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import starmap
 
-from oncelog_protocol.acls import AclEntry, AclPattern
+from oncelog_protocol.acls import AclBinding, AclPattern
 from oncelog_protocol.messages.security import FULL, PatternAcls, UpdateSecurityRequest
 from oncelog_protocol.sasl.user import ScramUser, UserRow
 from oncelog_protocol.schema import Shared
@@ -39,7 +39,7 @@ class SecurityOrder:
 
     base: int
     version: int
-    acls: Mapping[AclPattern, Collection[AclEntry]]
+    acls: Mapping[AclPattern, Collection[AclBinding]]
     """The patterns that changed have all of their entries here; none ends one."""
     users: Mapping[str, ScramUser | None] = field(default_factory=dict)
     """The users that changed; None ends one."""
@@ -122,11 +122,11 @@ def _row(name: str, user: ScramUser | None) -> UserRow:
     return UserRow(name) if user is None else UserRow.of(user)
 
 
-def _listed(acls: Mapping[AclPattern, Collection[AclEntry]]) -> Iterable[PatternAcls]:
+def _listed(acls: Mapping[AclPattern, Collection[AclBinding]]) -> Iterable[PatternAcls]:
     return (PatternAcls(*pattern, list(entries)) for pattern, entries in acls.items())
 
 
-def _sliced(acls: Mapping[AclPattern, Collection[AclEntry]]) -> list[Shared[PatternAcls]]:
+def _sliced(acls: Mapping[AclPattern, Collection[AclBinding]]) -> list[Shared[PatternAcls]]:
     slices: list[list[PatternAcls]] = [[]]
     room = SLICE_CHARS
     for each in _listed(acls):

@@ -21,7 +21,7 @@ from oncelog_protocol.acls import (
     IMPLIED_BY,
     LITERAL,
     WILDCARD,
-    AclEntry,
+    AclBinding,
     AclPattern,
     Address,
     Network,
@@ -35,7 +35,7 @@ class AclDecision:
     """It says whether something is allowed, and why."""
 
     allowed: bool
-    entry: AclEntry | None = None
+    entry: AclBinding | None = None
     """This entry decided; None: none did."""
     reason: str = "no ACL allows it"
     """It is a sentence, or what stands instead of an entry."""
@@ -50,7 +50,7 @@ NOT_ALLOWED = AclDecision(False)
 
 
 class _AclRule(NamedTuple):
-    entry: AclEntry
+    entry: AclBinding
     network: Network | None
     """The addresses that it is of; None for all."""
 
@@ -85,30 +85,30 @@ class AclState:
     """It has the ACLs of one version; the one without arguments but the version has none."""
 
     version: int
-    patterns: Mapping[AclPattern, tuple[AclEntry, ...]] = field(default_factory=dict)
+    patterns: Mapping[AclPattern, tuple[AclBinding, ...]] = field(default_factory=dict)
     rights: Mapping[_Key, _Rights] = field(default_factory=dict)
     """They say the same, by principal and type of resource."""
     names_hosts: bool = False
     """It tells whether any entry is of certain hosts only."""
 
     @classmethod
-    def made_of(cls, version: int, entries: Iterable[AclEntry]) -> AclState:
+    def made_of(cls, version: int, entries: Iterable[AclBinding]) -> AclState:
         """Return the state that has these entries, which are checked ones."""
-        patterns: dict[AclPattern, list[AclEntry]] = {}
+        patterns: dict[AclPattern, list[AclBinding]] = {}
         for entry in entries:
             patterns.setdefault(entry.pattern, []).append(entry)
         return cls(version).changed(version, patterns)
 
-    def __iter__(self) -> Iterator[AclEntry]:
+    def __iter__(self) -> Iterator[AclBinding]:
         """Yield all entries, those of one pattern after each other."""
         for entries in self.patterns.values():
             yield from entries
 
-    def of(self, pattern: AclPattern) -> tuple[AclEntry, ...]:
+    def of(self, pattern: AclPattern) -> tuple[AclBinding, ...]:
         """Return the entries of one pattern."""
         return self.patterns.get(pattern, ())
 
-    def changed(self, version: int, changes: Mapping[AclPattern, Sequence[AclEntry]]) -> AclState:
+    def changed(self, version: int, changes: Mapping[AclPattern, Sequence[AclBinding]]) -> AclState:
         """Return the state of another version, in which these patterns have these entries, all of
         them; none ends a pattern."""
         before = {pattern: self.of(pattern) for pattern in changes}
@@ -126,7 +126,7 @@ class AclState:
         of ALL, or of one that implies it."""
         address = peer_address(host) if self.names_hosts else None
         enough = (operation, ALL, *IMPLIED_BY.get(operation, ()))
-        allows: AclEntry | None = None
+        allows: AclBinding | None = None
         for rights in self._rights_of(principal, resource_type):
             for rule in rights.rules(name):
                 entry = rule.entry
@@ -144,9 +144,9 @@ class AclState:
         (KIP-679): an ALLOW for which no DENY of the operation is of all that it allows."""
         address = peer_address(host) if self.names_hosts else None
         enough = (operation, ALL, *IMPLIED_BY.get(operation, ()))
-        allows: list[AclEntry] = []
-        denied: dict[str, AclEntry] = {}
-        denied_prefixes: dict[str, AclEntry] = {}
+        allows: list[AclBinding] = []
+        denied: dict[str, AclBinding] = {}
+        denied_prefixes: dict[str, AclBinding] = {}
         for rights in self._rights_of(principal, resource_type):
             for rules in (*rights.literals.values(), *rights.prefixes.values()):
                 for entry in (rule.entry for rule in rules if rule.is_of(address)):
@@ -192,8 +192,8 @@ def _lengths(prefixes: Collection[str]) -> tuple[int, ...]:
 
 def _changed_rights(
     known: Mapping[_Key, _Rights],
-    before: Mapping[AclPattern, Sequence[AclEntry]],
-    after: Mapping[AclPattern, Sequence[AclEntry]],
+    before: Mapping[AclPattern, Sequence[AclBinding]],
+    after: Mapping[AclPattern, Sequence[AclBinding]],
 ) -> dict[_Key, _Rights]:
     """Return the rights in which patterns have the entries ``after`` instead of ``before``."""
     touched: dict[_Key, dict[AclPattern, list[_AclRule]]] = {}

@@ -7,7 +7,7 @@ Names and meanings are Kafka's (KIP-11, KIP-290, KIP-679), with these difference
 * The host may be a block of addresses.
 * The cluster's name is ``oncelog-cluster``; ``kafka-cluster`` is taken for it.
 
-An entry is checked where it is made (:meth:`AclEntry.checked`), and by the controller again.
+An entry is checked where it is made (:meth:`AclBinding.checked`), and by the controller again.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class AclPattern(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AclEntry:
+class AclBinding:
     """It allows or denies a principal one operation from one host on one pattern."""
 
     resource_type: Name
@@ -120,7 +120,7 @@ class AclEntry:
         """Return which resources it is of."""
         return AclPattern(self.resource_type, self.pattern_type, self.name)
 
-    def checked(self) -> AclEntry:
+    def checked(self) -> AclBinding:
         """Return the entry in the one spelling in which it is kept.
 
         :raises InvalidRequestError: a word is not known, or the entry could not do what it says.
@@ -143,9 +143,8 @@ class AclEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class AclFilter:
-    """It chooses entries: ``ANY``, and None for names, leave a field open (Kafka's
-    AclBindingFilter)."""
+class AclBindingFilter:
+    """It chooses entries: ``ANY``, and None for names, leave a field open."""
 
     resource_type: Name = ANY
     pattern_type: Name = ANY
@@ -155,7 +154,7 @@ class AclFilter:
     operation: Name = ANY
     permission: Name = ANY
 
-    def checked(self) -> AclFilter:
+    def checked(self) -> AclBindingFilter:
         """Return the filter in the spelling in which entries are kept.
 
         :raises InvalidRequestError: a word is not known, so that nothing could match.
@@ -179,7 +178,7 @@ class AclFilter:
             return None
         return AclPattern(self.resource_type, self.pattern_type, self.name)
 
-    def matches(self, entry: AclEntry) -> bool:
+    def matches(self, entry: AclBinding) -> bool:
         """Return whether the filter chooses the entry."""
         return (
             self.resource_type in (ANY, entry.resource_type)
@@ -190,7 +189,7 @@ class AclFilter:
             and self.permission in (ANY, entry.permission)
         )
 
-    def _matches_name(self, entry: AclEntry) -> bool:
+    def _matches_name(self, entry: AclBinding) -> bool:
         if self.pattern_type not in (ANY, MATCH, entry.pattern_type):
             return False
         if self.name is None:
@@ -202,10 +201,10 @@ class AclFilter:
         return entry.name in (self.name, WILDCARD)
 
 
-def sentences(entries: Iterable[AclEntry]) -> list[str]:
+def sentences(entries: Iterable[AclBinding]) -> list[str]:
     """Return what entries say, as people would: one sentence for those that differ in the operation
     alone, in the order in which they came first."""
-    groups: dict[AclEntry, list[str]] = {}
+    groups: dict[AclBinding, list[str]] = {}
     for entry in entries:
         groups.setdefault(replace(entry, operation=ALL), []).append(entry.operation)
     return [_sentence(entry, operations) for entry, operations in groups.items()]
@@ -227,7 +226,7 @@ def peer_address(host: str) -> Address | None:
     return address if mapped is None else mapped
 
 
-def _sentence(entry: AclEntry, operations: Sequence[str]) -> str:
+def _sentence(entry: AclBinding, operations: Sequence[str]) -> str:
     who = "Everybody" if entry.principal == EVERYBODY else entry.principal
     allowed = entry.permission == ALLOW
     if ALL in operations:
@@ -241,7 +240,7 @@ def _sentence(entry: AclEntry, operations: Sequence[str]) -> str:
     return f"{who} {verb} {what} {_resource(entry)} from {where}"
 
 
-def _resource(entry: AclEntry) -> str:
+def _resource(entry: AclBinding) -> str:
     if entry.resource_type == CLUSTER:
         return "the cluster"
     kind = entry.resource_type.lower().replace("_", " ")

@@ -23,8 +23,8 @@ from oncelog_protocol.acls import (
     READ,
     TOPIC,
     WRITE,
-    AclEntry,
-    AclFilter,
+    AclBinding,
+    AclBindingFilter,
 )
 from oncelog_protocol.errors import (
     BrokerNotAvailableError,
@@ -46,7 +46,7 @@ from support.hand_records import fetch_values, produce
 from support.tls_cluster import TlsCluster
 from support.waiting import eventually
 
-MAY_WRITE = AclEntry(TOPIC, LITERAL, "t", "User:app", "*", WRITE, ALLOW)
+MAY_WRITE = AclBinding(TOPIC, LITERAL, "t", "User:app", "*", WRITE, ALLOW)
 MAY_READ = replace(MAY_WRITE, operation=READ)
 REFUSED = TopicAuthorizationFailedError.code
 
@@ -78,7 +78,7 @@ class AclCluster(TlsCluster):
         finally:
             channel.close()
 
-    async def allow(self, *entries: AclEntry) -> int:
+    async def allow(self, *entries: AclBinding) -> int:
         """Create ACLs, and return the version in which they are."""
         response = await self.ask(CreateAclsRequest(list(entries)))
         assert [response.error_code, *(result.error_code for result in response.results)] == [0] * (
@@ -87,7 +87,7 @@ class AclCluster(TlsCluster):
         version: int = response.version
         return version
 
-    async def take_back(self, wanted: AclFilter) -> None:
+    async def take_back(self, wanted: AclBindingFilter) -> None:
         response = await self.ask(DeleteAclsRequest([wanted]))
         assert response.error_code == 0
         assert response.results[0].entries
@@ -120,9 +120,9 @@ async def test_a_change_is_in_force_on_every_broker_when_it_is_acknowledged(
         await cluster.allow(replace(MAY_WRITE, principal="User:*", permission=DENY))
         assert await cluster.writes() == {REFUSED}
         assert await cluster.writes("admin") == {0}
-        await cluster.take_back(AclFilter(permission=DENY))
+        await cluster.take_back(AclBindingFilter(permission=DENY))
         assert await cluster.writes() == {0}
-        await cluster.take_back(AclFilter())
+        await cluster.take_back(AclBindingFilter())
         assert await cluster.writes() == {REFUSED}
         channel = await cluster.channel(cluster.leader("t"), name="app")
         with pytest.raises(TopicAuthorizationFailedError):
@@ -134,13 +134,13 @@ async def test_only_who_may_alter_the_cluster_alters_acls(tmp_path: Path) -> Non
         code = ClusterAuthorizationFailedError.code
         for request in (
             CreateAclsRequest([MAY_WRITE]),
-            DeleteAclsRequest([AclFilter()]),
-            DescribeAclsRequest(AclFilter()),
+            DeleteAclsRequest([AclBindingFilter()]),
+            DescribeAclsRequest(AclBindingFilter()),
         ):
             assert (await cluster.ask(request, name="app")).error_code == code
-        may_look = AclEntry(CLUSTER, LITERAL, CLUSTER_NAME, "User:app", "*", DESCRIBE, ALLOW)
+        may_look = AclBinding(CLUSTER, LITERAL, CLUSTER_NAME, "User:app", "*", DESCRIBE, ALLOW)
         await cluster.allow(may_look)
-        listed = await cluster.ask(DescribeAclsRequest(AclFilter()), name="app")
+        listed = await cluster.ask(DescribeAclsRequest(AclBindingFilter()), name="app")
         assert listed.entries == [may_look]
 
 
@@ -173,7 +173,7 @@ async def test_a_new_controller_goes_on_where_the_last_one_stopped(tmp_path: Pat
         await cluster.converged()
         assert await cluster.writes() == {0}
         assert await cluster.allow(MAY_READ) == version + 1
-        await cluster.take_back(AclFilter(principal="User:app"))
+        await cluster.take_back(AclBindingFilter(principal="User:app"))
         assert await cluster.writes() == {REFUSED}
 
 
@@ -181,8 +181,8 @@ async def test_brokers_need_no_acl_for_their_own_work(tmp_path: Path) -> None:
     """A topic is made for the offsets of groups, which a broker asks the controller for."""
     async with AclCluster(tmp_path, 2) as cluster:
         await cluster.allow(
-            AclEntry(GROUP, LITERAL, "team", "User:app", "*", READ, ALLOW),
-            AclEntry(TOPIC, LITERAL, "mine", "User:app", "*", CREATE, ALLOW),
+            AclBinding(GROUP, LITERAL, "team", "User:app", "*", READ, ALLOW),
+            AclBinding(TOPIC, LITERAL, "mine", "User:app", "*", CREATE, ALLOW),
         )
         for broker_id in (1, 2):
             channel = await cluster.channel(broker_id, name="app")
@@ -231,7 +231,7 @@ async def test_a_right_that_is_taken_back_ends_what_waits_for_it(tmp_path: Path)
         deadlines = cluster.brokers[1].replicas.deadlines
         await eventually(lambda: len(deadlines) > 0)
         assert not waiting.done()
-        await cluster.take_back(AclFilter())
+        await cluster.take_back(AclBindingFilter())
         with pytest.raises(TopicAuthorizationFailedError):
             async with asyncio.timeout(15):
                 await waiting

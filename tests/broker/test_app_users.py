@@ -13,7 +13,7 @@ from oncelog.errors import AuthenticationFailedError, TopicAuthorizationFailedEr
 from oncelog.security import Security
 from oncelog_broker.app import Broker
 from oncelog_broker.config import ListenerConfig
-from oncelog_protocol.acls import ALLOW, DESCRIBE, LITERAL, TOPIC, WRITE, AclEntry
+from oncelog_protocol.acls import ALLOW, DESCRIBE, LITERAL, TOPIC, WRITE, AclBinding
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.messages.acls import CreateAclsRequest
 from oncelog_protocol.types import NO_BROKER
@@ -64,7 +64,7 @@ class ScramCluster(TlsCluster):
     async def allow(self, *operations: str) -> None:
         """Let the user do this to the topic."""
         entries = [
-            AclEntry(TOPIC, LITERAL, "t", "User:app", "*", operation, ALLOW)
+            AclBinding(TOPIC, LITERAL, "t", "User:app", "*", operation, ALLOW)
             for operation in operations
         ]
         channel = await self.channel(self.controller.broker_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog_controller.events import OrdersAnswered
-from oncelog_protocol.acls import ALLOW, LITERAL, TOPIC, WRITE, AclEntry, AclFilter
+from oncelog_protocol.acls import ALLOW, LITERAL, TOPIC, WRITE, AclBinding, AclBindingFilter
 from oncelog_protocol.errors import RequestTimedOutError
 from oncelog_protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest
 from oncelog_protocol.messages.security import (
@@ -16,7 +16,7 @@ from oncelog_protocol.messages.security import (
 from support.controller_driver import Driver
 from support.room_settings import controller_settings
 
-ENTRY = AclEntry(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
+ENTRY = AclBinding(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
 CREATE = CreateAclsRequest([ENTRY], timeout_ms=2_000)
 
 
@@ -55,7 +55,7 @@ def test_all_is_told_first_and_then_the_changes() -> None:
     driver = secured(auto_ack=True)
     driver.ask(CREATE)
     driver.join(3)
-    driver.ask(DeleteAclsRequest([AclFilter()]))
+    driver.ask(DeleteAclsRequest([AclBindingFilter()]))
     assert told(driver) == [
         *[(1, FULL, 0), (2, FULL, 0)],
         *[(1, 0, 1), (2, 0, 1)],

@@ -24,8 +24,8 @@ from oncelog_protocol.acls import (
     READ,
     TOPIC,
     WRITE,
-    AclEntry,
-    AclFilter,
+    AclBinding,
+    AclBindingFilter,
 )
 from oncelog_protocol.errors import (
     InvalidRequestError,
@@ -41,31 +41,31 @@ from oncelog_protocol.messages.acls import (
 from support.controller_driver import Driver
 from support.room_settings import controller_settings
 
-ENTRY = AclEntry(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
+ENTRY = AclBinding(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
 DENIED = replace(ENTRY, permission=DENY)
 PREFIX = replace(ENTRY, pattern_type=PREFIXED, name="or")
-GROUPS = AclEntry(GROUP, LITERAL, "a/b", "User:app", "10.0.0.1", READ, ALLOW)
+GROUPS = AclBinding(GROUP, LITERAL, "a/b", "User:app", "10.0.0.1", READ, ALLOW)
 
 
 def secured() -> Driver:
     return Driver.started(1, 2, config=controller_settings(acls=True))
 
 
-def create(driver: Driver, *entries: AclEntry, validate_only: bool = False) -> list[int]:
+def create(driver: Driver, *entries: AclBinding, validate_only: bool = False) -> list[int]:
     response = driver.ask(CreateAclsRequest(list(entries), validate_only))
     assert response.error_code == 0
     return [result.error_code for result in response.results]
 
 
-def kept(driver: Driver, wanted: AclFilter | None = None) -> list[AclEntry]:
-    response = driver.ask(DescribeAclsRequest(wanted or AclFilter()))
+def kept(driver: Driver, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
+    response = driver.ask(DescribeAclsRequest(wanted or AclBindingFilter()))
     assert response.error_code == 0
-    entries: list[AclEntry] = response.entries
+    entries: list[AclBinding] = response.entries
     return entries
 
 
 def version(driver: Driver) -> int:
-    found: int = driver.ask(DescribeAclsRequest(AclFilter())).version
+    found: int = driver.ask(DescribeAclsRequest(AclBindingFilter())).version
     assert found == driver.nodes[security_nodes.VERSION].version
     return found
 
@@ -74,9 +74,9 @@ def test_without_the_authorizer_everything_is_refused_and_nothing_written() -> N
     driver = Driver.started(1, 2)
     before = dict(driver.nodes)
     requests: list[Any] = [
-        DescribeAclsRequest(AclFilter()),
+        DescribeAclsRequest(AclBindingFilter()),
         CreateAclsRequest([ENTRY]),
-        DeleteAclsRequest([AclFilter()]),
+        DeleteAclsRequest([AclBindingFilter()]),
     ]
     for request in requests:
         assert driver.ask(request).error_code == SecurityDisabledError.code
@@ -92,8 +92,8 @@ def test_what_was_made_is_listed_also_by_the_next_controller() -> None:
     heir = driver.take_over()
     assert kept(heir) == everything
     assert version(heir) == 1
-    assert kept(heir, AclFilter(TOPIC, MATCH, "orders")) == [ENTRY, DENIED, PREFIX]
-    assert kept(heir, AclFilter(permission=DENY)) == [DENIED]
+    assert kept(heir, AclBindingFilter(TOPIC, MATCH, "orders")) == [ENTRY, DENIED, PREFIX]
+    assert kept(heir, AclBindingFilter(permission=DENY)) == [DENIED]
 
 
 def test_all_entries_of_a_pattern_are_one_node() -> None:
@@ -128,10 +128,10 @@ def test_what_is_refused_takes_no_other_with_it() -> None:
 
 def test_kafkas_name_of_the_cluster_is_kept_as_ours() -> None:
     driver = secured()
-    create(driver, AclEntry(CLUSTER, LITERAL, "kafka-cluster", "User:a", "*", CREATE, ALLOW))
+    create(driver, AclBinding(CLUSTER, LITERAL, "kafka-cluster", "User:a", "*", CREATE, ALLOW))
     ((entry,),) = [kept(driver)]
     assert entry.name == CLUSTER_NAME
-    assert kept(driver, AclFilter(CLUSTER, name="kafka-cluster")) == [entry]
+    assert kept(driver, AclBindingFilter(CLUSTER, name="kafka-cluster")) == [entry]
 
 
 def test_a_trial_changes_nothing_and_tells_the_same() -> None:
@@ -140,7 +140,7 @@ def test_a_trial_changes_nothing_and_tells_the_same() -> None:
     assert tried == [0, InvalidRequestError.code]
     assert kept(driver) == []
     create(driver, ENTRY, DENIED)
-    response = driver.ask(DeleteAclsRequest([AclFilter(permission=DENY)], True))
+    response = driver.ask(DeleteAclsRequest([AclBindingFilter(permission=DENY)], True))
     assert [result.entries for result in response.results] == [[DENIED]]
     assert kept(driver) == [ENTRY, DENIED]
     assert version(driver) == 1
@@ -152,10 +152,10 @@ def test_filters_take_back_what_they_choose_each_entry_once() -> None:
     response = driver.ask(
         DeleteAclsRequest(
             [
-                AclFilter(TOPIC, LITERAL, "orders", permission=DENY),
-                AclFilter(resource_type="TABLE"),
-                AclFilter(TOPIC),
-                AclFilter(TOPIC, LITERAL, "unknown"),
+                AclBindingFilter(TOPIC, LITERAL, "orders", permission=DENY),
+                AclBindingFilter(resource_type="TABLE"),
+                AclBindingFilter(TOPIC),
+                AclBindingFilter(TOPIC, LITERAL, "unknown"),
             ]
         )
     )
@@ -173,7 +173,7 @@ def test_filters_take_back_what_they_choose_each_entry_once() -> None:
 
 
 def test_a_filter_that_cannot_choose_is_refused() -> None:
-    response = secured().ask(DescribeAclsRequest(AclFilter(operation="FLY")))
+    response = secured().ask(DescribeAclsRequest(AclBindingFilter(operation="FLY")))
     assert response.error_code == InvalidRequestError.code
     assert "'FLY' is no operation" in response.error_message
 
@@ -184,9 +184,12 @@ def test_a_filter_that_cannot_choose_is_refused() -> None:
 def test_a_request_has_so_many_entries_or_filters() -> None:
     driver = secured()
     count = limits.ACLS_OF_REQUEST_MAX + 1
-    for request in (CreateAclsRequest([ENTRY] * count), DeleteAclsRequest([AclFilter()] * count)):
+    for request in (
+        CreateAclsRequest([ENTRY] * count),
+        DeleteAclsRequest([AclBindingFilter()] * count),
+    ):
         assert driver.ask(request).error_code == InvalidRequestError.code
-    many = [AclFilter(name="x")] * (acl_requests.OPEN_FILTERS_MAX + 1)
+    many = [AclBindingFilter(name="x")] * (acl_requests.OPEN_FILTERS_MAX + 1)
     codes = [r.error_code for r in driver.ask(DeleteAclsRequest(many)).results]
     assert codes == [0] * acl_requests.OPEN_FILTERS_MAX + [InvalidRequestError.code]
 
@@ -249,7 +252,7 @@ def test_of_a_deletion_that_was_cut_off_nobody_can_say_what_became(applied: bool
     driver = secured()
     create(driver, ENTRY)
     driver.disconnect_once(applied=applied)
-    request_id = driver.ask_later(DeleteAclsRequest([AclFilter()]))
+    request_id = driver.ask_later(DeleteAclsRequest([AclBindingFilter()]))
     driver.load()
     assert driver.replies[request_id].error_code == RequestTimedOutError.code
     assert kept(driver) == ([] if applied else [ENTRY])

@@ -19,7 +19,7 @@ from oncelog_controller.safeguards import SAFE
 from oncelog_controller.security_orders import SecurityOrder
 from oncelog_controller.state import BrokerRegistration
 from oncelog_controller.suspicions import Suspicions
-from oncelog_protocol.acls import ALLOW, LITERAL, TOPIC, WRITE, AclEntry
+from oncelog_protocol.acls import ALLOW, LITERAL, TOPIC, WRITE, AclBinding
 from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_protocol.messages.replication import (
     LeaderAndIsrPartition,
@@ -320,7 +320,7 @@ async def test_stops_travel_too() -> None:
 
 async def test_what_brokers_decide_by_is_acknowledged_and_what_broke_off_begins_anew() -> None:
     entries = [
-        AclEntry(TOPIC, LITERAL, f"t{n}-" + "x" * 200, "User:app", "*", WRITE, ALLOW)
+        AclBinding(TOPIC, LITERAL, f"t{n}-" + "x" * 200, "User:app", "*", WRITE, ALLOW)
         for n in range(20 * security_orders.SLICE_CHARS // 400)
     ]
     everything = SecurityOrder(FULL, 3, {entry.pattern: (entry,) for entry in entries})

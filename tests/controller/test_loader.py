@@ -25,7 +25,7 @@ from oncelog_protocol.acls import (
     PREFIXED,
     READ,
     TOPIC,
-    AclEntry,
+    AclBinding,
     AclPattern,
 )
 from oncelog_protocol.messages.metadata import ListenerAddress
@@ -163,7 +163,7 @@ async def test_acls_are_read_where_brokers_decide_by_them_and_spoilt_ones_close_
     assert await store.exists(security_nodes.VERSION) is None, "nothing is made where they do not"
     read = await load_cluster(store, 1, 0, ignore, acls=True)
     assert read.security == ClusterSecurity(0, {})
-    entry = AclEntry(GROUP, PREFIXED, "a/b", "User:app", "*", READ, ALLOW)
+    entry = AclBinding(GROUP, PREFIXED, "a/b", "User:app", "*", READ, ALLOW)
     good, spoilt = entry.pattern, AclPattern(TOPIC, LITERAL, "orders")
     await store.create(security_nodes.acls_path(good), security_nodes.encode_acls([entry]))
     tomorrow = b'{"version":2,"acls":[]}'
@@ -173,7 +173,7 @@ async def test_acls_are_read_where_brokers_decide_by_them_and_spoilt_ones_close_
     read = await load_cluster(store, 1, 0, ignore, acls=True)
     assert read.security is not None
     assert read.security.version == 1
-    denied = AclEntry(*spoilt, "User:*", "*", ALL, DENY)
+    denied = AclBinding(*spoilt, "User:*", "*", ALL, DENY)
     assert read.security.acls == {
         good: StoredAcls((entry,), 0),
         spoilt: StoredAcls((denied,), 0),

@@ -8,7 +8,7 @@ import pytest
 
 from oncelog_controller.replies import refusal
 from oncelog_protocol import schema
-from oncelog_protocol.acls import AclEntry, AclFilter
+from oncelog_protocol.acls import AclBinding, AclBindingFilter
 from oncelog_protocol.errors import NotControllerError
 from oncelog_protocol.messages import acls, admin, replication
 from oncelog_protocol.messages.base import Request
@@ -21,12 +21,14 @@ REQUESTS: list[tuple[Request, int]] = [
     (admin.AlterConfigsRequest([admin.ConfigAlteration(2, "t", [])]), 1),
     (admin.ElectLeadersRequest(False, [admin.ElectionTarget("t", 0)]), 1),
     (admin.ElectLeadersRequest(False, None), 0),
-    (acls.DescribeAclsRequest(AclFilter()), 0),
+    (acls.DescribeAclsRequest(AclBindingFilter()), 0),
     (
-        acls.CreateAclsRequest([AclEntry("TOPIC", "LITERAL", "t", "User:a", "*", "READ", "ALLOW")]),
+        acls.CreateAclsRequest(
+            [AclBinding("TOPIC", "LITERAL", "t", "User:a", "*", "READ", "ALLOW")]
+        ),
         1,
     ),
-    (acls.DeleteAclsRequest([AclFilter(), AclFilter()]), 2),
+    (acls.DeleteAclsRequest([AclBindingFilter(), AclBindingFilter()]), 2),
     (replication.AlterPartitionRequest(1, 1, []), 0),
     (replication.ControlledShutdownRequest(1, 1), 0),
 ]

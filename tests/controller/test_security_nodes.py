@@ -12,9 +12,9 @@ from oncelog_controller import security_nodes
 from oncelog_controller.security import ClusterSecurity, StoredAcls
 from oncelog_controller.store import Create, Delete, SetData
 from oncelog_controller.znodes import CorruptNodeError
-from oncelog_protocol.acls import ALL, ALLOW, GROUP, LITERAL, READ, TOPIC, AclEntry, AclPattern
+from oncelog_protocol.acls import ALL, ALLOW, GROUP, LITERAL, READ, TOPIC, AclBinding, AclPattern
 
-ENTRY = AclEntry(TOPIC, LITERAL, "orders", "User:app", "10.0.0.0/8", READ, ALLOW)
+ENTRY = AclBinding(TOPIC, LITERAL, "orders", "User:app", "10.0.0.0/8", READ, ALLOW)
 PATH = security_nodes.acls_path(ENTRY.pattern)
 
 # ---- security_nodes.py: paths and contents

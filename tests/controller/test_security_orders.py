@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from oncelog_controller.security_orders import SLICE_CHARS, SLICE_USERS, SecurityOrder, told, weight
 from oncelog_protocol import limits
-from oncelog_protocol.acls import ALLOW, DENY, LITERAL, TOPIC, WRITE, AclEntry
+from oncelog_protocol.acls import ALLOW, DENY, LITERAL, TOPIC, WRITE, AclBinding
 from oncelog_protocol.frame import encode_frame
 from oncelog_protocol.limits import HEAD_BYTES_MAX
 from oncelog_protocol.messages.security import FULL
@@ -15,13 +15,13 @@ from oncelog_protocol.schema import encode
 from support.sasl import CREDENTIALS, SECRET, SHA_256, SHA_512
 
 HEAD = (1, 2, 3)
-ALLOWED = AclEntry(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
+ALLOWED = AclBinding(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
 DENIED = replace(ALLOWED, permission=DENY)
 OTHER = replace(ALLOWED, name="payments")
 APP = ScramUser("app", 4, (CREDENTIALS[SHA_256],))
 
 
-def change(version: int, *entries: AclEntry, base: int | None = None) -> SecurityOrder:
+def change(version: int, *entries: AclBinding, base: int | None = None) -> SecurityOrder:
     since = version - 1 if base is None else base
     return SecurityOrder(since, version, {ALLOWED.pattern: entries})
 

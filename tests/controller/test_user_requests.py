@@ -10,7 +10,7 @@ import pytest
 from oncelog_controller import security_nodes, user_nodes
 from oncelog_controller.store import check_request_size
 from oncelog_protocol import limits
-from oncelog_protocol.acls import AclFilter
+from oncelog_protocol.acls import AclBindingFilter
 from oncelog_protocol.errors import (
     DuplicateResourceError,
     InvalidRequestError,
@@ -84,7 +84,7 @@ def test_without_users_everything_is_refused_and_nothing_written() -> None:
 
 
 def test_users_do_not_make_brokers_decide_by_acls() -> None:
-    response = with_users().ask(DescribeAclsRequest(AclFilter()))
+    response = with_users().ask(DescribeAclsRequest(AclBindingFilter()))
     assert response.error_code == SecurityDisabledError.code
 
 

@@ -28,19 +28,19 @@ from oncelog_protocol.acls import (
     TOPIC,
     WILDCARD,
     WRITE,
-    AclEntry,
+    AclBinding,
 )
 
 APP = "User:app"
 HERE = "10.0.0.1"
-ALLOWED = AclEntry(TOPIC, LITERAL, "orders", APP, "*", WRITE, ALLOW)
+ALLOWED = AclBinding(TOPIC, LITERAL, "orders", APP, "*", WRITE, ALLOW)
 DENIED = replace(ALLOWED, permission=DENY)
 
 
 def naive(
-    entries: list[AclEntry], principal: str, host: str, operation: str, kind: str, name: str
+    entries: list[AclBinding], principal: str, host: str, operation: str, kind: str, name: str
 ) -> bool:
-    def is_of(entry: AclEntry) -> bool:
+    def is_of(entry: AclBinding) -> bool:
         named = (
             name.startswith(entry.name)
             if entry.pattern_type == PREFIXED
@@ -73,7 +73,7 @@ HOSTS = (HERE, "10.0.0.2", "2001:db8::1")
 OPERATIONS = (READ, WRITE, DESCRIBE, ALTER_CONFIGS, DESCRIBE_CONFIGS, ALL)
 
 ENTRIES = st.builds(
-    AclEntry,
+    AclBinding,
     st.sampled_from((TOPIC, GROUP)),
     st.just(LITERAL),
     st.sampled_from((*NAMES[:-1], WILDCARD)),
@@ -96,7 +96,7 @@ ASKED = st.tuples(
 
 @given(st.lists(ENTRIES, max_size=12, unique=True), ASKED, st.sampled_from(NAMES))
 def test_it_decides_as_plain_python_does(
-    entries: list[AclEntry], asked: tuple[str, str, str, str], name: str
+    entries: list[AclBinding], asked: tuple[str, str, str, str], name: str
 ) -> None:
     state = AclState.made_of(1, entries)
     decision = state.decide(*asked, name)
@@ -111,7 +111,7 @@ def test_it_decides_as_plain_python_does(
 
 @given(st.lists(ENTRIES, max_size=8, unique=True), ASKED)
 def test_some_resource_is_allowed_when_there_is_a_name_that_is(
-    entries: list[AclEntry], asked: tuple[str, str, str, str]
+    entries: list[AclBinding], asked: tuple[str, str, str, str]
 ) -> None:
     possible = [*NAMES, *(name + "~" for name in NAMES)]
     allowed = any(naive(entries, *asked, name) for name in possible)
@@ -125,7 +125,7 @@ def test_some_resource_is_allowed_when_there_is_a_name_that_is(
     st.sampled_from(NAMES),
 )
 def test_a_changed_state_is_the_one_that_was_made_anew(
-    before: list[AclEntry], after: list[AclEntry], asked: tuple[str, str, str, str], name: str
+    before: list[AclBinding], after: list[AclBinding], asked: tuple[str, str, str, str], name: str
 ) -> None:
     old, new = AclState.made_of(1, before), AclState.made_of(2, after)
     patterns = dict.fromkeys(entry.pattern for entry in (*before, *after))
@@ -163,7 +163,7 @@ def test_a_changed_state_is_the_one_that_was_made_anew(
     ],
 )
 def test_the_entry_that_decided_is_named(
-    entries: list[AclEntry], operation: str, decided: AclEntry | None
+    entries: list[AclBinding], operation: str, decided: AclBinding | None
 ) -> None:
     decision = AclState.made_of(1, entries).decide(APP, HERE, operation, TOPIC, "orders")
     assert decision.entry == decided

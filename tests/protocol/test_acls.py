@@ -28,16 +28,16 @@ from oncelog_protocol.acls import (
     TRANSACTIONAL_ID,
     WILDCARD,
     WRITE,
-    AclEntry,
-    AclFilter,
+    AclBinding,
+    AclBindingFilter,
     host_network,
     peer_address,
     sentences,
 )
 from oncelog_protocol.errors import InvalidRequestError
 
-ENTRY = AclEntry(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
-CLUSTERS = AclEntry(CLUSTER, LITERAL, CLUSTER_NAME, "User:app", "*", CREATE, ALLOW)
+ENTRY = AclBinding(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
+CLUSTERS = AclBinding(CLUSTER, LITERAL, CLUSTER_NAME, "User:app", "*", CREATE, ALLOW)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ CLUSTERS = AclEntry(CLUSTER, LITERAL, CLUSTER_NAME, "User:app", "*", CREATE, ALL
         replace(ENTRY, host="2001:db8::/32"),
     ],
 )
-def test_an_entry_that_can_match_is_taken_as_it_is(entry: AclEntry) -> None:
+def test_an_entry_that_can_match_is_taken_as_it_is(entry: AclBinding) -> None:
     assert entry.checked() == entry
     assert entry.pattern == (entry.resource_type, entry.pattern_type, entry.name)
 
@@ -82,7 +82,7 @@ def test_each_operation_of_a_type_is_taken(resource_type: str) -> None:
         (replace(ENTRY, host="2001:DB8:0::1"), replace(ENTRY, host="2001:db8::1")),
     ],
 )
-def test_one_thing_is_kept_in_one_spelling(entry: AclEntry, kept: AclEntry) -> None:
+def test_one_thing_is_kept_in_one_spelling(entry: AclBinding, kept: AclBinding) -> None:
     assert entry.checked() == kept
 
 
@@ -130,7 +130,7 @@ def test_one_thing_is_kept_in_one_spelling(entry: AclEntry, kept: AclEntry) -> N
     ],
 )
 def test_what_cannot_do_what_it_says_is_refused_with_the_reason(
-    entry: AclEntry, reason: str
+    entry: AclBinding, reason: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=reason) as refused:
         entry.checked()
@@ -152,27 +152,27 @@ ENTRIES = {
 @pytest.mark.parametrize(
     ("wanted", "chosen"),
     [
-        (AclFilter(), "literal all prefix other group cluster"),
-        (AclFilter(resource_type=TOPIC), "literal all prefix other"),
-        (AclFilter(name="orders"), "literal group"),
-        (AclFilter(TOPIC, LITERAL, "orders"), "literal"),
-        (AclFilter(TOPIC, LITERAL, "*"), "all"),
-        (AclFilter(TOPIC, PREFIXED), "prefix"),
-        (AclFilter(TOPIC, PREFIXED, "orders"), ""),
-        (AclFilter(TOPIC, MATCH, "orders"), "literal all prefix"),
-        (AclFilter(TOPIC, MATCH, "o"), "all"),
-        (AclFilter(TOPIC, MATCH), "literal all prefix other"),
-        (AclFilter(principal="User:app"), "literal all prefix group cluster"),
-        (AclFilter(principal=EVERYBODY), "other"),
-        (AclFilter(host="10.0.0.1"), "prefix"),
-        (AclFilter(host="*"), "literal all other group cluster"),
-        (AclFilter(operation=ALL), "other"),
-        (AclFilter(operation=READ), "group"),
-        (AclFilter(permission=DENY), "all"),
-        (AclFilter(CLUSTER, name="kafka-cluster"), "cluster"),
+        (AclBindingFilter(), "literal all prefix other group cluster"),
+        (AclBindingFilter(resource_type=TOPIC), "literal all prefix other"),
+        (AclBindingFilter(name="orders"), "literal group"),
+        (AclBindingFilter(TOPIC, LITERAL, "orders"), "literal"),
+        (AclBindingFilter(TOPIC, LITERAL, "*"), "all"),
+        (AclBindingFilter(TOPIC, PREFIXED), "prefix"),
+        (AclBindingFilter(TOPIC, PREFIXED, "orders"), ""),
+        (AclBindingFilter(TOPIC, MATCH, "orders"), "literal all prefix"),
+        (AclBindingFilter(TOPIC, MATCH, "o"), "all"),
+        (AclBindingFilter(TOPIC, MATCH), "literal all prefix other"),
+        (AclBindingFilter(principal="User:app"), "literal all prefix group cluster"),
+        (AclBindingFilter(principal=EVERYBODY), "other"),
+        (AclBindingFilter(host="10.0.0.1"), "prefix"),
+        (AclBindingFilter(host="*"), "literal all other group cluster"),
+        (AclBindingFilter(operation=ALL), "other"),
+        (AclBindingFilter(operation=READ), "group"),
+        (AclBindingFilter(permission=DENY), "all"),
+        (AclBindingFilter(CLUSTER, name="kafka-cluster"), "cluster"),
     ],
 )
-def test_a_filter_chooses_as_kafkas_does(wanted: AclFilter, chosen: str) -> None:
+def test_a_filter_chooses_as_kafkas_does(wanted: AclBindingFilter, chosen: str) -> None:
     checked = wanted.checked()
     assert [name for name, entry in ENTRIES.items() if checked.matches(entry)] == chosen.split()
 
@@ -180,15 +180,15 @@ def test_a_filter_chooses_as_kafkas_does(wanted: AclFilter, chosen: str) -> None
 @pytest.mark.parametrize(
     "wanted",
     [
-        AclFilter(resource_type=MATCH),
-        AclFilter(pattern_type="REGEX"),
-        AclFilter(operation="ANYTHING"),
-        AclFilter(permission=ALL),
-        AclFilter(principal="app"),
-        AclFilter(host="localhost"),
+        AclBindingFilter(resource_type=MATCH),
+        AclBindingFilter(pattern_type="REGEX"),
+        AclBindingFilter(operation="ANYTHING"),
+        AclBindingFilter(permission=ALL),
+        AclBindingFilter(principal="app"),
+        AclBindingFilter(host="localhost"),
     ],
 )
-def test_a_filter_that_can_choose_nothing_is_refused(wanted: AclFilter) -> None:
+def test_a_filter_that_can_choose_nothing_is_refused(wanted: AclBindingFilter) -> None:
     with pytest.raises(InvalidRequestError, match="is no "):
         wanted.checked()
 
@@ -233,7 +233,7 @@ def test_a_host_stands_for_addresses_and_a_peer_is_one() -> None:
         ),
     ],
 )
-def test_an_entry_is_told_as_a_sentence(entry: AclEntry, sentence: str) -> None:
+def test_an_entry_is_told_as_a_sentence(entry: AclBinding, sentence: str) -> None:
     assert entry.sentence() == sentence
 
 
@@ -259,15 +259,15 @@ def test_entries_that_differ_in_the_operation_alone_are_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("wanted", "named"),
     [
-        (AclFilter(TOPIC, LITERAL, "orders", operation=READ), True),
-        (AclFilter(TOPIC, PREFIXED, "orders"), True),
-        (AclFilter(TOPIC, MATCH, "orders"), False),
-        (AclFilter(TOPIC, LITERAL), False),
-        (AclFilter(TOPIC, name="orders"), False),
-        (AclFilter(pattern_type=LITERAL, name="orders"), False),
+        (AclBindingFilter(TOPIC, LITERAL, "orders", operation=READ), True),
+        (AclBindingFilter(TOPIC, PREFIXED, "orders"), True),
+        (AclBindingFilter(TOPIC, MATCH, "orders"), False),
+        (AclBindingFilter(TOPIC, LITERAL), False),
+        (AclBindingFilter(TOPIC, name="orders"), False),
+        (AclBindingFilter(pattern_type=LITERAL, name="orders"), False),
     ],
 )
-def test_a_filter_that_names_one_pattern_says_so(wanted: AclFilter, named: bool) -> None:
+def test_a_filter_that_names_one_pattern_says_so(wanted: AclBindingFilter, named: bool) -> None:
     pattern = wanted.pattern
     assert (pattern is not None) == named
     if pattern is not None:

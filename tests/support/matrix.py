@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oncelog_protocol.acls import AclFilter
+from oncelog_protocol.acls import AclBindingFilter
 from oncelog_protocol.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -264,7 +264,7 @@ REQUESTS: dict[tuple[str, str], Callable[[], Built]] = {
     ("ALTER_CONFIGS", "broker"): lambda: _alter_configs(admin.RESOURCE_BROKER, "1"),
     ("DESCRIBE_LOG_DIRS", ""): lambda: admin.DescribeLogDirsRequest(None),
     ("ELECT_LEADERS", ""): lambda: admin.ElectLeadersRequest(False, []),
-    ("DESCRIBE_ACLS", ""): lambda: acls.DescribeAclsRequest(AclFilter()),
+    ("DESCRIBE_ACLS", ""): lambda: acls.DescribeAclsRequest(AclBindingFilter()),
     ("CREATE_ACLS", ""): lambda: acls.CreateAclsRequest([]),
     ("DELETE_ACLS", ""): lambda: acls.DeleteAclsRequest([]),
     ("DESCRIBE_USERS", ""): users.DescribeUsersRequest,

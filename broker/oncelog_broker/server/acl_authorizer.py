@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.acl_state import AclDecision, AclState
-from oncelog_protocol.acls import CLUSTER, CLUSTER_ACTION, AclEntry, AclPattern
+from oncelog_protocol.acls import CLUSTER, CLUSTER_ACTION, AclBinding, AclPattern
 from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_runtime.structured_logging import get_logger
 
@@ -81,7 +81,7 @@ class AclAuthorizer:
         return True
 
     def change(
-        self, base: int, version: int, changes: Mapping[AclPattern, Sequence[AclEntry]]
+        self, base: int, version: int, changes: Mapping[AclPattern, Sequence[AclBinding]]
     ) -> bool:
         """Decide from now on by the ACLs of version ``base`` in which these patterns have these
         entries.

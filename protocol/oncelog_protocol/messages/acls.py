@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from oncelog_protocol.acls import AclEntry, AclFilter
+from oncelog_protocol.acls import AclBinding, AclBindingFilter
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.schema import Int16, Int32, Int64, Text
 
@@ -26,7 +26,7 @@ class DescribeAclsResponse:
 
     error_code: Int16 = 0
     error_message: Text | None = None
-    entries: list[AclEntry] = field(default_factory=list)
+    entries: list[AclBinding] = field(default_factory=list)
     version: Int64 = 0
 
 
@@ -37,7 +37,7 @@ class DescribeAclsRequest(Request):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_ACLS
     response: ClassVar[type] = DescribeAclsResponse
 
-    wanted: AclFilter
+    wanted: AclBindingFilter
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class CreateAclsRequest(Request):
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_ACLS
     response: ClassVar[type] = CreateAclsResponse
 
-    entries: list[AclEntry]
+    entries: list[AclBinding]
     validate_only: bool = False
     timeout_ms: Int32 = ACKNOWLEDGE_TIMEOUT_MS
 
@@ -78,7 +78,7 @@ class DeletedAcls:
 
     error_code: Int16 = 0
     error_message: Text | None = None
-    entries: list[AclEntry] = field(default_factory=list)
+    entries: list[AclBinding] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -100,6 +100,6 @@ class DeleteAclsRequest(Request):
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_ACLS
     response: ClassVar[type] = DeleteAclsResponse
 
-    filters: list[AclFilter]
+    filters: list[AclBindingFilter]
     validate_only: bool = False
     timeout_ms: Int32 = ACKNOWLEDGE_TIMEOUT_MS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from oncelog_protocol.acls import AclEntry
+from oncelog_protocol.acls import AclBinding
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.sasl.user import Key, UserRow
 from oncelog_protocol.schema import Int16, Int32, Int64, Name
@@ -25,7 +25,7 @@ class PatternAcls:
     resource_type: Name
     pattern_type: Name
     name: Name
-    entries: list[AclEntry]
+    entries: list[AclBinding]
 
 
 @dataclass(slots=True)

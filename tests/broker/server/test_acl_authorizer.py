@@ -24,12 +24,12 @@ from oncelog_protocol.acls import (
     READ,
     TOPIC,
     WRITE,
-    AclEntry,
+    AclBinding,
 )
 from oncelog_protocol.errors import BrokerNotAvailableError
 from support.server import make_context
 
-ALLOWED = AclEntry(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
+ALLOWED = AclBinding(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
 DENIED = replace(ALLOWED, permission=DENY)
 
 
@@ -39,7 +39,7 @@ def asks(principal: str = "User:app", host: str = "10.0.0.1") -> RequestContext:
     return context
 
 
-def with_acls(*entries: AclEntry, super_users: tuple[str, ...] = ()) -> AclAuthorizer:
+def with_acls(*entries: AclBinding, super_users: tuple[str, ...] = ()) -> AclAuthorizer:
     authorizer = AclAuthorizer(super_users)
     authorizer.replace(AclState.made_of(1, entries))
     return authorizer
@@ -77,7 +77,7 @@ def with_acls(*entries: AclEntry, super_users: tuple[str, ...] = ()) -> AclAutho
     ],
 )
 def test_entries_decide(
-    entries: list[AclEntry], writes: bool, describes: bool, writes_some: bool, denied: bool
+    entries: list[AclBinding], writes: bool, describes: bool, writes_some: bool, denied: bool
 ) -> None:
     authorizer = with_acls(*entries)
     for _ in range(2):  # decided, then kept
@@ -121,7 +121,7 @@ def test_a_super_user_may_do_what_is_denied() -> None:
 
 def test_a_broker_may_do_what_brokers_do_and_nothing_else_by_itself() -> None:
     authorizer = with_acls(
-        AclEntry(CLUSTER, LITERAL, "*", "User:*", "*", ALL, DENY),
+        AclBinding(CLUSTER, LITERAL, "*", "User:*", "*", ALL, DENY),
     )
     assert authorizer.authorize(make_context(), CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
     assert not authorizer.authorize(make_context(), DESCRIBE, CLUSTER, CLUSTER_NAME)

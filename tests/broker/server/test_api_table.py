@@ -19,7 +19,7 @@ from oncelog_broker.server.authorizer import (
     Authorizer,
 )
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
-from oncelog_protocol.acls import AclFilter
+from oncelog_protocol.acls import AclBindingFilter
 from oncelog_protocol.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -94,7 +94,7 @@ OF_TOPICS: dict[ApiKey, tuple[Request, Request, Any]] = {
 
 OF_CLUSTER: dict[ApiKey, tuple[str, Request]] = {
     ApiKey.ELECT_LEADERS: ("ALTER", admin.ElectLeadersRequest(False, None)),
-    ApiKey.DESCRIBE_ACLS: ("DESCRIBE", acls.DescribeAclsRequest(AclFilter())),
+    ApiKey.DESCRIBE_ACLS: ("DESCRIBE", acls.DescribeAclsRequest(AclBindingFilter())),
     ApiKey.CREATE_ACLS: ("ALTER", acls.CreateAclsRequest([])),
     ApiKey.DELETE_ACLS: ("ALTER", acls.DeleteAclsRequest([])),
     ApiKey.DESCRIBE_USERS: ("DESCRIBE", users.DescribeUsersRequest()),

@@ -27,7 +27,7 @@ from oncelog_protocol.acls import (
     OPERATIONS,
     PREFIXED,
     WILDCARD,
-    AclEntry,
+    AclBinding,
 )
 from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_protocol.messages.base import ApiKey
@@ -39,7 +39,7 @@ ALICE = "User:alice"
 HOST = "10.0.0.7"
 
 
-def acl_authorizer(*entries: AclEntry) -> AclAuthorizer:
+def acl_authorizer(*entries: AclBinding) -> AclAuthorizer:
     """Return an authorizer that knows these ACLs, and no others."""
     made = AclAuthorizer()
     made.replace(AclState.made_of(1, entries))
@@ -79,18 +79,18 @@ def alice(context: RequestContext) -> RequestContext:
     return replace(context, principal=ALICE, peer=f"{HOST}:1")
 
 
-def entry(asked: str, **other: str) -> AclEntry:
+def entry(asked: str, **other: str) -> AclBinding:
     """Return the ACL that allows alice what a row asks for, or another one like it."""
     operation, kind, *rest = asked.split()
     name = "".join(rest)
     if kind == "some":
         kind, name = name, "orders"
     pattern = PREFIXED if name == "fresh" else LITERAL
-    made = AclEntry(kind, pattern, name or CLUSTER_NAME, ALICE, WILDCARD, operation, ALLOW)
+    made = AclBinding(kind, pattern, name or CLUSTER_NAME, ALICE, WILDCARD, operation, ALLOW)
     return replace(made, **other).checked()
 
 
-def cases(asked: str) -> list[tuple[str, list[AclEntry], bool]]:
+def cases(asked: str) -> list[tuple[str, list[AclBinding], bool]]:
     """Return (name, ACLs, whether they allow what is asked)."""
     allow = entry(asked)
     kind, operation = allow.resource_type, allow.operation

@@ -17,7 +17,7 @@ from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.request import RequestContext
 from oncelog_broker.server.users import Users
 from oncelog_protocol.acl_state import AclState
-from oncelog_protocol.acls import AclEntry, AclPattern
+from oncelog_protocol.acls import AclBinding, AclPattern
 from oncelog_protocol.errors import NO_ERROR, InvalidRequestError
 from oncelog_protocol.messages.security import (
     FULL,
@@ -28,7 +28,7 @@ from oncelog_protocol.sasl.user import ScramUser
 
 
 class _Changes(NamedTuple):
-    acls: dict[AclPattern, tuple[AclEntry, ...]]
+    acls: dict[AclPattern, tuple[AclBinding, ...]]
     users: dict[str, ScramUser | None]
 
     def merged_with(self, newer: _Changes) -> _Changes:

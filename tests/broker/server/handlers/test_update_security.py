@@ -11,7 +11,7 @@ from oncelog_broker.server.acl_authorizer import AclAuthorizer
 from oncelog_broker.server.handlers.update_security import UpdateSecurityHandler
 from oncelog_broker.server.users import Users
 from oncelog_protocol import schema
-from oncelog_protocol.acls import ALLOW, DENY, LITERAL, TOPIC, WRITE, AclEntry
+from oncelog_protocol.acls import ALLOW, DENY, LITERAL, TOPIC, WRITE, AclBinding
 from oncelog_protocol.errors import (
     InvalidRequestError,
     StaleBrokerEpochError,
@@ -24,7 +24,7 @@ from support.fence import OpenFence
 from support.sasl import CREDENTIALS, SECRET, SHA_256
 from support.server import make_context
 
-ALLOWED = AclEntry(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
+ALLOWED = AclBinding(TOPIC, LITERAL, "orders", "User:app", "*", WRITE, ALLOW)
 OTHER = replace(ALLOWED, name="payments")
 
 APP = UserRow.of(ScramUser("app", 3, (CREDENTIALS[SHA_256],)))
@@ -58,12 +58,12 @@ class Told:
         return response.version, response.wants_full
 
     @property
-    def entries(self) -> list[AclEntry] | None:
+    def entries(self) -> list[AclBinding] | None:
         state = self.authorizer.state
         return None if state is None else list(state)
 
 
-def acls(entry: AclEntry, *entries: AclEntry) -> PatternAcls:
+def acls(entry: AclBinding, *entries: AclBinding) -> PatternAcls:
     return PatternAcls(*entry.pattern, list(entries))
 
 
