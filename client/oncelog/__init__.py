@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
+    "AclBinding": "oncelog_protocol.acls",
+    "AclBindingFilter": "oncelog_protocol.acls",
     "Admin": "oncelog.admin.admin",
     "ApiError": "oncelog.errors",
     "Assignor": "oncelog.consumer.assignors.base",
@@ -105,6 +107,8 @@ if TYPE_CHECKING:
     from oncelog.shared_transactions.writer import SharedWriter as SharedWriter
     from oncelog.shared_transactions.writer import join as join
     from oncelog.whereabouts import bootstrap_servers as bootstrap_servers
+    from oncelog_protocol.acls import AclBinding as AclBinding
+    from oncelog_protocol.acls import AclBindingFilter as AclBindingFilter
     from oncelog_protocol.types import TopicPartition as TopicPartition
 else:
     __all__ = [*_HOMES, *_MODULES]

@@ -10,6 +10,8 @@ import pytest
 import oncelog
 
 NAMES = [
+    "AclBinding",
+    "AclBindingFilter",
     "Admin",
     "ApiError",
     "Assignor",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from oncelog_protocol.acls import AclBinding
 from oncelog_protocol.errors import (
     ApiError,
     CoordinatorNotAvailableError,
@@ -16,14 +17,15 @@ from oncelog_protocol.errors import (
     InvalidGroupIdError,
     InvalidTxnStateError,
     NonEmptyGroupError,
+    NotControllerError,
     NotCoordinatorError,
     TransactionalIdNotFoundError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
+from oncelog_protocol.messages import acls, transaction_admin, transactions
 from oncelog_protocol.messages import groups as wire
-from oncelog_protocol.messages import transaction_admin, transactions
 from oncelog_protocol.messages.shared_transactions import (
     EndSharedTxnRequest,
     EndSharedTxnResponse,
@@ -71,8 +73,8 @@ class KnownTransaction:
 
 
 class AdminCluster(FakeCluster):
-    """Its groups are in ``known_groups``, its transactional ids in ``known_transactions``, and its
-    producers in ``producers``."""
+    """Its groups are in ``known_groups``, its transactional ids in ``known_transactions``, its
+    producers in ``producers``, and its ACLs in ``acls``."""
 
     def __init__(self, broker_count: int = 1) -> None:
         super().__init__(broker_count)
@@ -81,6 +83,7 @@ class AdminCluster(FakeCluster):
         self.producers: dict[TopicPartition, list[transaction_admin.DescribedProducer]] = {}
         self.producers_page = 1000
         """How many are told at once."""
+        self.acls: dict[AclBinding, None] = {}
         self.loading: dict[int, int] = {}
         """Broker to the error code that goes with its lists."""
         for broker_id, broker in self.brokers.items():
@@ -266,6 +269,59 @@ class AdminHandlers(Handlers):
                 answers.append(wire.OffsetDeletePartitionResponse(number, code))
             response.topics.append(wire.OffsetDeleteTopicResponse(topic.topic, answers))
         return response
+
+    # ---- ACLs
+
+    def _refused(self, response: Any) -> Any:
+        """Return the answer to a request about ACLs that is refused, else None."""
+        if self._cluster.controller_id == self._broker_id:
+            return None
+        return response(NotControllerError.code)
+
+    def _create_acls(self, request: acls.CreateAclsRequest) -> Any:
+        refused = self._refused(acls.CreateAclsResponse)
+        if refused is not None:
+            return refused
+        results = []
+        for wish in request.entries:
+            try:
+                entry = wish.checked()
+            except ApiError as error:
+                results.append(acls.CreatedAcl(error.code, str(error)))
+                continue
+            if not request.validate_only:
+                self._cluster.acls[entry] = None
+            results.append(acls.CreatedAcl())
+        return acls.CreateAclsResponse(results=results)
+
+    def _delete_acls(self, request: acls.DeleteAclsRequest) -> Any:
+        refused = self._refused(acls.DeleteAclsResponse)
+        if refused is not None:
+            return refused
+        results, left = [], dict(self._cluster.acls)
+        for wish in request.filters:
+            try:
+                wanted = wish.checked()
+            except ApiError as error:
+                results.append(acls.DeletedAcls(error.code, str(error)))
+                continue
+            chosen = [entry for entry in left if wanted.matches(entry)]
+            left = {entry: None for entry in left if entry not in chosen}
+            results.append(acls.DeletedAcls(entries=chosen))
+        if not request.validate_only:
+            self._cluster.acls = left
+        return acls.DeleteAclsResponse(results=results)
+
+    def _describe_acls(self, request: acls.DescribeAclsRequest) -> Any:
+        refused = self._refused(acls.DescribeAclsResponse)
+        if refused is not None:
+            return refused
+        try:
+            wanted = request.wanted.checked()
+        except ApiError as error:
+            return acls.DescribeAclsResponse(error.code, str(error))
+        entries = [entry for entry in self._cluster.acls if wanted.matches(entry)]
+        return acls.DescribeAclsResponse(entries=entries)
 
     # ---- transactions
 

@@ -1,7 +1,7 @@
 """The admin client changes and describes topics, configs, brokers, elections and log directories.
 
-Groups, transactions and users have parts of their own: see ``groups.py``, ``transactions.py`` and
-``users.py``.
+Groups, transactions, users and ACLs have parts of their own: see ``groups.py``,
+``transactions.py``, ``users.py`` and ``acls.py``.
 
 Rules
 -----
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oncelog import defaults
+from oncelog.admin.acls import AclAdmin
 from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error, item_error
 from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.record_deletion import DeletionQuestion
@@ -66,7 +67,7 @@ NOT_ALIVE_S = 1.0
 KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
 
 
-class Admin(GroupAdmin, TransactionAdmin, UserAdmin):
+class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin):
     """An admin client changes and describes a cluster.
 
     Use it as ``async with Admin("localhost:9092") as admin: ...``.

@@ -127,7 +127,7 @@ class AdminCalls(ClusterClient):
 def _refused(response: Any) -> ApiError | None:
     """Return the retriable error of an answer or of its items, else None. Raise any other error."""
     if response.error_code:
-        error = error_for(response.error_code)
+        error = error_for(response.error_code, getattr(response, "error_message", None) or "")
         if not is_retriable(error):
             raise error
         return error
