@@ -30,15 +30,20 @@ from oncelog_protocol.acls import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AclDecision:
+class AclDecision(NamedTuple):
     """It says whether something is allowed, and why."""
 
     allowed: bool
     entry: AclBinding | None = None
     """This entry decided; None: none did."""
-    reason: str = "no ACL allows it"
-    """It is a sentence, or what stands instead of an entry."""
+    instead: str = "no ACL allows it"
+    """It says what stands instead of an entry."""
+
+    @property
+    def reason(self) -> str:
+        """Return the sentence of the entry that decided, or what stands instead of one."""
+        # It is made when somebody asks: it takes longer than the decision.
+        return self.instead if self.entry is None else self.entry.sentence()
 
     @property
     def denied(self) -> bool:
@@ -71,13 +76,20 @@ class _Rights(NamedTuple):
     lengths: tuple[int, ...]
     """The lengths of prefixes that occur, shortest first."""
 
-    def rules(self, name: str) -> Iterator[_AclRule]:
-        """Yield the rules of a resource."""
-        yield from self.literals.get(name, ())
+    def rules(self, name: str) -> tuple[_AclRule, ...]:
+        """Return the rules of a resource."""
+        found = self.literals.get(name, ())
         if name != WILDCARD:
-            yield from self.literals.get(WILDCARD, ())
-        for prefix in _prefixes(name, self.lengths):
-            yield from self.prefixes.get(prefix, ())
+            found += self.literals.get(WILDCARD, ())
+        # This is the loop that an unkept decision consists of.
+        get, whole = self.prefixes.get, len(name)
+        for length in self.lengths:
+            if length > whole:
+                break
+            rules = get(name[:length])
+            if rules is not None:
+                found += rules
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,10 +144,10 @@ class AclState:
                 entry = rule.entry
                 if entry.permission == DENY:
                     if entry.operation in (operation, ALL) and rule.is_of(address):
-                        return AclDecision(False, entry, entry.sentence())
+                        return AclDecision(False, entry)
                 elif allows is None and entry.operation in enough and rule.is_of(address):
                     allows = entry
-        return NOT_ALLOWED if allows is None else AclDecision(True, allows, allows.sentence())
+        return NOT_ALLOWED if allows is None else AclDecision(True, allows)
 
     def decide_any(
         self, principal: str, host: str, operation: str, resource_type: str
@@ -157,15 +169,15 @@ class AclState:
                         literal = entry.pattern_type == LITERAL
                         (denied if literal else denied_prefixes)[entry.name] = entry
         if WILDCARD in denied:
-            return AclDecision(False, denied[WILDCARD], denied[WILDCARD].sentence())
+            return AclDecision(False, denied[WILDCARD])
         lengths = _lengths(denied_prefixes)
         for entry in allows:
             literal = entry.pattern_type == LITERAL
             if literal and entry.name == WILDCARD:
-                return AclDecision(True, entry, entry.sentence())
+                return AclDecision(True, entry)
             within = any(prefix in denied_prefixes for prefix in _prefixes(entry.name, lengths))
             if not within and not (literal and entry.name in denied):
-                return AclDecision(True, entry, entry.sentence())
+                return AclDecision(True, entry)
         return NOT_ALLOWED
 
     def _rights_of(self, principal: str, resource_type: str) -> Iterator[_Rights]:
