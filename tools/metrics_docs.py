@@ -34,15 +34,19 @@ A broker with a `metrics_port` answers HTTP there, from its first moment to its 
 | `/livez` | 200: the event loop turns. A broker that recovers, has lost ZooKeeper or fails is \
 alive: restarting it would only make it recover again |
 | `/readyz` | 200 when clients may be sent here: registered in a session that stands, logs loaded, \
-listeners open, not stopping. Else 503, with the reasons. Lost contact with ZooKeeper alone is a \
+listeners open, not stopping, and clients not refused for `security_stale_max_ms`. Else 503, with \
+the reasons. Lost contact with ZooKeeper alone is a \
 warning; an expired session is a reason |
 | `/startupz` | 200 once it has served. Before that 503, with the progress of recovery: "log 17 of \
 90 (orders-3, segment 2 of 7)" |
 
 The probes answer JSON: `status` in a word, `ok`, `broker_id`, and `reasons` and `warnings` if there
 are any. Only GET and HEAD are served, to 64 connections at most; one on which nothing is asked for
-75 seconds is closed. Nobody is asked who they are: give the port to those only who
-may know the names of topics and groups. A page is made when
+75 seconds is closed. With `metrics_token_file` the probes stay open, and all else wants the token:
+`Authorization: Bearer` (Prometheus: `authorization.credentials_file`). Without it nobody is asked
+who they are: give the port to those only who may know the names of topics and groups. With
+`metrics_tls_certificate_file` it speaks TLS only, and a token is not taken without, but on this
+machine ([security](security.md#metrics-and-probes)). A page is made when
 somebody fetches it, in slices of {slice_ms} ms, and many who ask at once get the same page.
 
 ```toml

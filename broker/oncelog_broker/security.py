@@ -62,6 +62,26 @@ def listener_security(config: BrokerConfig, name: str, clock: WallClock) -> List
     )
 
 
+def metrics_tls(config: BrokerConfig, clock: WallClock) -> ServerTls | None:
+    """Return what the HTTP port speaks TLS by, None for a port without.
+
+    :raises ConfigError: its files do not make a context.
+    """
+    certificate, key = config.metrics_tls_certificate_file, config.metrics_tls_key_file
+    if certificate is None or key is None:
+        return None
+    try:
+        files = TlsFiles(
+            min_version=config.metrics_tls_min_version,
+            certificate_file=certificate,
+            key_file=_private("metrics", key),
+            key_password=_password(config.metrics_tls_key_password_file),
+        )
+        return ServerTls(files, "none", clock)
+    except (TlsFilesError, SecretFileError) as error:
+        raise _refused("metrics_tls_certificate_file", error) from error
+
+
 def inter_broker_dialer(config: BrokerConfig, clock: WallClock, entropy: Entropy) -> Dialer:
     """Return what this broker reaches others by: as their listener between brokers wants it.
 
@@ -148,27 +168,37 @@ class TlsWatch:
         for listener in self._listeners():
             tls = listener.security.tls
             if tls is not None:
-                await self._refresh(listener.name, tls.refresh, tls.days_left)
+                await renew_tls(self._threads, listener.name, tls.refresh, tls.days_left)
                 listener.recheck()
         dialer = self._dialer
         if isinstance(dialer, AuthenticatingDialer):
             dialer = dialer.dialer
         if isinstance(dialer, TlsDialer):
-            await self._refresh("to other brokers", dialer.refresh, None)
+            await renew_tls(self._threads, "to other brokers", dialer.refresh)
 
-    async def _refresh(
-        self, name: str, refresh: Callable[[], bool], days_left: Callable[[], float | None] | None
-    ) -> None:
+
+async def renew_tls(
+    threads: Threads,
+    name: str,
+    refresh: Callable[[], bool],
+    days_left: Callable[[], float | None] | None = None,
+) -> None:
+    """Have files looked at in a thread, and log what came of it.
+
+    :param name: who uses them, for the log.
+    :param refresh: looks at the files; it returns whether they are new.
+    :param days_left: returns for how long the certificate in use is valid.
+    """
+    days = None if days_left is None else days_left()
+    try:
+        # A list of a million revoked certificates takes longer than a loop may be held.
+        renewed = await threads.call(refresh)
+    except TlsFilesError as error:
+        logger.error("tls_files_refused", listener=name, error=error, days_left=_round(days))
+        return
+    if renewed:
         days = None if days_left is None else days_left()
-        try:
-            # A list of a million revoked certificates takes longer than a loop may be held.
-            renewed = await self._threads.call(refresh)
-        except TlsFilesError as error:
-            logger.error("tls_files_refused", listener=name, error=error, days_left=_round(days))
-            return
-        if renewed:
-            days = None if days_left is None else days_left()
-            logger.info("tls_files_renewed", listener=name, days_left=_round(days))
+        logger.info("tls_files_renewed", listener=name, days_left=_round(days))
 
 
 def _round(days: float | None) -> float | None:
@@ -176,22 +206,35 @@ def _round(days: float | None) -> float | None:
 
 
 def _files(listener: ListenerConfig, min_version: Literal["1.2", "1.3"]) -> TlsFiles:
-    password, key = listener.tls_key_password_file, listener.tls_key_file
-    if key is not None and check_private(key):
-        logger.warning("key_readable_by_group", listener=listener.name, path=key)
+    key = listener.tls_key_file
     return TlsFiles(
         min_version=min_version,
         certificate_file=listener.tls_certificate_file,
-        key_file=key,
-        key_password=None if password is None else read_secret(password),
+        key_file=None if key is None else _private(listener.name, key),
+        key_password=_password(listener.tls_key_password_file),
         ca_file=listener.tls_client_ca_file,
         crl_file=listener.tls_crl_file,
     )
+
+
+def _private(name: str, key: str) -> str:
+    """Return the path of a key that not everybody may read."""
+    if check_private(key):
+        logger.warning("key_readable_by_group", listener=name, path=key)
+    return key
+
+
+def _password(path: str | None) -> str | None:
+    return None if path is None else read_secret(path)
 
 
 def _mistake(
     config: BrokerConfig, name: str, error: TlsFilesError | SecretFileError
 ) -> ConfigError:
     index = next(i for i, each in enumerate(config.listeners) if each.name == name)
+    return _refused(f"listeners.{index}.tls_certificate_file", error)
+
+
+def _refused(setting: str, error: TlsFilesError | SecretFileError) -> ConfigError:
     remedy = error.remedy[0].upper() + error.remedy[1:]
-    return ConfigError(f"listeners.{index}.tls_certificate_file", error.cause, remedy)
+    return ConfigError(setting, error.cause, remedy)

@@ -57,7 +57,12 @@ class SecurityWatch:
         self._newest = -1
         self._since: dict[str, float] = {}
         """Each reason stands here with the loop's time since when it holds."""
-        self._refusing = False
+        self._refusing = ""
+
+    @property
+    def refusal(self) -> str:
+        """Return why clients are refused now; "" while they are served."""
+        return self._refusing
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -74,14 +79,14 @@ class SecurityWatch:
         lost = version is None and not self._in_touch()
         self._note("neither the store nor the controller is there", lost, now)
         reasons = [why for why, at in self._since.items() if now - at >= self._stale_max_s]
-        if bool(reasons) == self._refusing:
+        if bool(reasons) == bool(self._refusing):
             return
-        self._refusing = bool(reasons)
+        self._refusing = reasons[0] if reasons else ""
         if reasons:
             logger.error("clients_refused", why=reasons[0], version=self._known())
         else:
             logger.info("clients_served_again", version=self._known())
-        self._refuse(self._refusing)
+        self._refuse(bool(reasons))
 
     def _note(self, reason: str, holds: bool, now: float) -> None:
         if holds:

@@ -10,7 +10,9 @@ uvicorn speaks HTTP; how it lives in a process is ours. Rules:
 - there are at most ``CONNECTIONS_MAX`` connections, and a later peer is turned away. (uvicorn's own
   bound would refuse those who are in already as well: a crowd would fail the probe of liveness.)
   Each has a deadline, which uvicorn does not set, for its next request and for taking the answer;
-- closing takes at most twice ``CLOSE_S``, whatever peers and the application do.
+- closing takes at most twice ``CLOSE_S``, whatever peers and the application do;
+- over TLS the peer is counted, and has its deadline, before its first byte: uvicorn's own would
+  know of it only after the handshake. Each connection takes the context that there is then.
 
 Importing this costs time and memory: it is done only where there is such a port, and the import law
 keeps it away from clients.
@@ -23,7 +25,7 @@ import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
 from starlette.requests import Request
@@ -33,6 +35,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
+from oncelog_runtime.tls_contexts import ServerTls
+from oncelog_runtime.tls_errors import TlsError
 
 logger = get_logger(__name__)
 
@@ -40,9 +44,13 @@ HEAD_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 64
 IDLE_S = 75
 """A peer has so long from connecting, or from an answer, to the next whole request."""
+HANDSHAKE_S = 5.0
+"""Over TLS a peer has so long from connecting to the end of the handshake."""
 ANSWER_S = 30.0
 """The application has so long from a request to its answer; the peer may take it until it is
 idle."""
+BUFFER_BYTES = 16 * 1024
+"""So much of what was decrypted is handed on at a time."""
 CLOSE_S = 1.0
 """Answers under way have so long when the port closes."""
 
@@ -60,6 +68,14 @@ class _Connection(H11Protocol):
         if len(self.connections) > CONNECTIONS_MAX:
             transport.abort()
             return
+        self._arm(IDLE_S)
+
+    def expect_handshake(self) -> None:
+        """Give the peer the shorter time that it has for the handshake."""
+        self._arm(HANDSHAKE_S)
+
+    def handshake_done(self) -> None:
+        """Give the peer the time that it has for a request."""
         self._arm(IDLE_S)
 
     def data_received(self, data: bytes) -> None:
@@ -89,6 +105,52 @@ class _Connection(H11Protocol):
             self._deadline = None
 
 
+class _Buffered(asyncio.BufferedProtocol):
+    """It lends a buffer to a connection, which wants bytes where TLS fills buffers."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self.connection = connection
+        self._view = memoryview(bytearray(BUFFER_BYTES))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.connection.connection_made(cast(asyncio.Transport, transport))
+        self.connection.expect_handshake()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.connection.data_received(bytes(self._view[:nbytes]))
+
+    def eof_received(self) -> bool:
+        self.connection.eof_received()
+        return False
+
+    def pause_writing(self) -> None:
+        self.connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.connection.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, TlsError):
+            peer = self.connection.client
+            host = peer[0] if peer else "unknown"
+            logger.warning("http_peer_refused", host=host, error=exc)
+        self.connection.connection_lost(exc)
+
+
+def _over(tls: ServerTls) -> type[asyncio.Protocol]:
+    """Return what uvicorn makes for a connection that was accepted: it calls what it takes for a
+    class of protocols."""
+
+    def make(**arguments: Any) -> asyncio.BufferedProtocol:
+        connection = _Connection(**arguments)
+        return tls.protect(_Buffered(connection), lambda _: connection.handshake_done())
+
+    return cast(type[asyncio.Protocol], make)
+
+
 class _Server(uvicorn.Server):
     """It runs without signal handlers, since the process has its own."""
 
@@ -100,13 +162,14 @@ class HttpPort:
     """It answers GET and HEAD of some paths on one address. Call ``start`` once and ``close`` once.
 
     :param answerers: what answers each path; a path is starlette's, with its parameters.
+    :param tls: with it the port speaks TLS only.
     """
 
-    def __init__(self, answerers: Mapping[str, Answerer]) -> None:
+    def __init__(self, answerers: Mapping[str, Answerer], tls: ServerTls | None = None) -> None:
         routes = [Route(path, _guarded(answer)) for path, answer in answerers.items()]
         config = uvicorn.Config(
             Router(routes, redirect_slashes=False),
-            http=_Connection,
+            http=_Connection if tls is None else _over(tls),
             ws="none",
             lifespan="off",
             log_config=None,

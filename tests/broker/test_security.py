@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oncelog_broker.config import BrokerConfig, ConfigError
-from oncelog_broker.security import inter_broker_dialer, listener_security
+from oncelog_broker.security import inter_broker_dialer, listener_security, metrics_tls
 from oncelog_broker.server.listener_security import OPEN
 from oncelog_protocol.sasl.credential import Mechanism
 from oncelog_runtime.clock import SystemWallClock
@@ -19,7 +20,7 @@ from support.certificates import Papers
 CHANCE = SeededEntropy(1)
 
 
-def config(user: dict[str, str] | None = None, **tls: Any) -> BrokerConfig:
+def config(user: dict[str, Any] | None = None, **tls: Any) -> BrokerConfig:
     listeners = [{"name": "internal", **tls}, {"name": "external"}]
     settings = {"broker_id": 1, "log_dirs": ["/d"], "broker_principal": "User:b{id}"}
     return BrokerConfig.model_validate({**settings, **(user or {}), "listeners": listeners})
@@ -80,3 +81,23 @@ def test_files_that_are_of_no_use_stop_the_start(
     assert caught.value.key == "listeners.0.tls_certificate_file"
     with pytest.raises(ConfigError, match=problem):
         inter_broker_dialer(config(**tls), SystemWallClock(), CHANCE)
+
+
+def test_the_metrics_port_has_a_context_or_a_mistake_that_names_its_setting(
+    tmp_path: Path,
+) -> None:
+    clock = SystemWallClock()
+    assert metrics_tls(config(), clock) is None
+    certificate, key = Papers(tmp_path).issue("port")
+    port = {
+        "metrics_port": 0,
+        "metrics_tls_certificate_file": certificate,
+        "metrics_tls_key_file": key,
+    }
+    tls = metrics_tls(config(port), clock)
+    assert tls is not None
+    assert tls.context.verify_mode == ssl.CERT_NONE, "a probe brings no certificate"
+    Path(key).chmod(0o644)
+    with pytest.raises(ConfigError, match="everybody may read") as caught:
+        metrics_tls(config(port), clock)
+    assert caught.value.key == "metrics_tls_certificate_file"

@@ -7,15 +7,20 @@ import logging
 import os
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from oncelog_runtime import http_port
+from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.http_port import CLOSE_S, HEAD_BYTES_MAX, Answerer, HttpPort
+from oncelog_runtime.tls_contexts import ServerTls, TlsFiles
+from support.certificates import Papers
 from support.http_get import get, parse, send
 from support.waiting import eventually
 
@@ -24,13 +29,13 @@ async def echo(request: Request) -> Response:
     return PlainTextResponse(f"you asked for {request.url.path}")
 
 
-def port_of(answer: Answerer = echo) -> HttpPort:
-    return HttpPort({"/{path:path}": answer})
+def port_of(answer: Answerer = echo, tls: ServerTls | None = None) -> HttpPort:
+    return HttpPort({"/{path:path}": answer}, tls)
 
 
 @asynccontextmanager
-async def serving(answer: Answerer = echo) -> AsyncIterator[HttpPort]:
-    port = port_of(answer)
+async def serving(answer: Answerer = echo, tls: ServerTls | None = None) -> AsyncIterator[HttpPort]:
+    port = port_of(answer, tls)
     await port.start("127.0.0.1", 0)
     try:
         yield port
@@ -227,3 +232,83 @@ async def test_a_taken_port_is_an_error() -> None:
 
 async def test_one_that_never_started_can_be_closed() -> None:
     await port_of().close()
+
+
+def tls_of(papers: Papers, name: str = "port") -> ServerTls:
+    certificate, key = papers.issue(name)
+    files = TlsFiles(min_version="1.2", certificate_file=certificate, key_file=key)
+    return ServerTls(files, "none", SystemWallClock())
+
+
+async def much(request: Request) -> Response:
+    return PlainTextResponse("x" * 3_000_000)
+
+
+async def test_over_tls_the_same_is_answered(tmp_path: Path) -> None:
+    papers = Papers(tmp_path)
+    client = papers.authority.client()
+    async with serving(tls=tls_of(papers)) as port:
+        got = await get(port.address, "/a", tls=client)
+        assert (got.status, got.text) == (200, "you asked for /a")
+        raw = await send(port.address, b"GET /%b HTTP/1.0\r\n\r\n" % (b"b" * 7000), tls=client)
+        assert parse(raw).status == 200
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await get(port.address, "/a", tls=Papers(tmp_path / "other").authority.client())
+    async with serving(much, tls=tls_of(papers)) as port:
+        # uvloop's own client drops what it had not handed on when the other side says goodbye.
+        assert len(await asyncio.to_thread(slowly, port.address, client)) == 3_000_000
+
+
+def slowly(address: tuple[str, int], tls: ssl.SSLContext) -> bytes:
+    """Return the body of an answer that is taken in small pieces."""
+    plain = socket.create_connection(address)
+    with tls.wrap_socket(plain, server_hostname=address[0]) as secured:
+        secured.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        return parse(b"".join(iter(lambda: secured.recv(4096), b""))).body
+
+
+async def test_http_without_tls_is_refused_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tls=tls_of(Papers(tmp_path))) as port:
+        assert b"200" not in await send(port.address, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        await eventually(lambda: "http_peer_refused" in caplog.text)
+    assert "HTTP" in caplog.text.partition("http_peer_refused")[2]
+
+
+async def test_over_tls_silent_peers_are_counted_and_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_port, "CONNECTIONS_MAX", 3)
+    papers = Papers(tmp_path)
+    async with serving(tls=tls_of(papers)) as port:
+        silent = [await asyncio.open_connection(*port.address) for _ in range(3)]
+        await eventually(lambda: port.connection_count == 3)
+        assert await send(port.address, b"\x16\x03\x01") == b"", "one too many, before it spoke"
+        for _, writer in silent:
+            writer.close()
+        await eventually(lambda: port.connection_count == 0)
+        monkeypatch.setattr(http_port, "HANDSHAKE_S", 0.1)
+        assert await send(port.address, b"\x16\x03\x01\x02\x00") == b"", "half a hello"
+        monkeypatch.setattr(http_port, "HANDSHAKE_S", 60.0)
+        assert (await get(port.address, "/", tls=papers.authority.client())).status == 200
+
+
+async def test_a_renewed_certificate_is_for_new_connections(tmp_path: Path) -> None:
+    papers = Papers(tmp_path)
+    tls = tls_of(papers)
+
+    def shown(writer: asyncio.StreamWriter) -> object:
+        return writer.get_extra_info("peercert")["serialNumber"]
+
+    async with serving(tls=tls) as port:
+        client = papers.authority.client()
+        reader, old = await asyncio.open_connection(*port.address, ssl=client)
+        papers.issue("port")
+        assert tls.refresh()
+        _, new = await asyncio.open_connection(*port.address, ssl=client)
+        assert shown(old) != shown(new)
+        old.write(b"GET /old HTTP/1.0\r\n\r\n")
+        assert parse(await reader.read()).text == "you asked for /old"
+        for writer in (old, new):
+            writer.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,10 +35,15 @@ def parse(raw: bytes) -> Got:
     return Got(int(first.split()[1]), body, {name.lower(): value for name, _, value in pairs})
 
 
-async def send(address: tuple[str, int], data: bytes, timeout_s: float = 10.0) -> bytes:
+async def send(
+    address: tuple[str, int],
+    data: bytes,
+    timeout_s: float = 10.0,
+    tls: ssl.SSLContext | None = None,
+) -> bytes:
     """Return all that comes back until the server closes the connection."""
     async with asyncio.timeout(timeout_s):
-        reader, writer = await asyncio.open_connection(*address)
+        reader, writer = await asyncio.open_connection(*address, ssl=tls)
         try:
             writer.write(data)
             return await reader.read()
@@ -47,9 +53,16 @@ async def send(address: tuple[str, int], data: bytes, timeout_s: float = 10.0) -
             writer.close()
 
 
-async def get(address: tuple[str, int], path: str, method: str = "GET") -> Got:
-    request = f"{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
-    return parse(await send(address, request.encode()))
+async def get(
+    address: tuple[str, int],
+    path: str,
+    method: str = "GET",
+    *,
+    header: str = "Connection: close",
+    tls: ssl.SSLContext | None = None,
+) -> Got:
+    request = f"{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{header}\r\n\r\n"
+    return parse(await send(address, request.encode("latin-1"), tls=tls))
 
 
 async def metrics(address: tuple[str, int]) -> dict[str, dict[tuple[str, ...], float]]:

@@ -12,6 +12,8 @@ from oncelog_protocol.topic_config import parse_topic_config
 
 VARIABLE = "${"
 TLS_FILES = ("tls_key_file", "tls_key_password_file", "tls_client_ca_file", "tls_crl_file")
+METRICS_SECRETS = ("metrics_tls_key_file", "metrics_tls_key_password_file")
+LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 NUMBER_MAX = 2**63 - 1
 """This is the bound of topic settings too. Far above it times could not be counted in seconds any
 more."""
@@ -28,6 +30,7 @@ def problems(values: Mapping[str, Any], topic_defaults: Mapping[str, str]) -> li
         *_of_texts(values),
         *_of_listeners(values),
         *_of_tls(values),
+        *_of_metrics_port(values),
         *_of_super_users(values),
         *_of_inter_broker_user(values),
         *_of_times(values),
@@ -123,6 +126,26 @@ def _of_tls(values: Mapping[str, Any]) -> Iterator[Problem]:
         if between_brokers and listener["tls_client_auth"] != "required" and not by_sasl:
             text = "brokers prove by their certificates who they are"
             yield problem("tls_client_auth", text, "Set it to required, or set sasl_mechanisms")
+
+
+def _of_metrics_port(values: Mapping[str, Any]) -> Iterator[Problem]:
+    has_tls = values["metrics_tls_certificate_file"] is not None
+    for setting in ("metrics_tls_certificate_file", "metrics_token_file"):
+        if values[setting] is not None and values["metrics_port"] is None:
+            text = "there is no metrics_port, so nobody is shown anything"
+            yield Problem(setting, text, "Set metrics_port, or remove it", ["metrics_port"])
+    for setting in METRICS_SECRETS:
+        if values[setting] is not None and not has_tls:
+            text = "there is no metrics_tls_certificate_file, so the HTTP port has no TLS"
+            yield Problem(setting, text, "Set metrics_tls_certificate_file, or remove it")
+    if has_tls and values["metrics_tls_key_file"] is None:
+        text = "is required with metrics_tls_certificate_file"
+        yield Problem("metrics_tls_key_file", text, "Set it", ["metrics_tls_certificate_file"])
+    outside = values["metrics_host"] not in LOOPBACK_HOSTS
+    if values["metrics_token_file"] is not None and outside and not has_tls:
+        text = "the token would be shown to the network, since the HTTP port has no TLS"
+        remedy = "Set metrics_tls_certificate_file, or metrics_host to 127.0.0.1"
+        yield Problem("metrics_token_file", text, remedy, ["metrics_host"])
 
 
 def _of_inter_broker_user(values: Mapping[str, Any]) -> Iterator[Problem]:

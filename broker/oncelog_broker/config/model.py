@@ -296,11 +296,22 @@ class BrokerConfig(BaseModel):
     # ---- Metrics and probes
     metrics_host: str = Field(default="127.0.0.1", min_length=1, max_length=limits.NAME_CHARS_MAX)
     """The HTTP port with /metrics, /livez, /readyz and /startupz listens on this address. It shows
-    names of topics and groups, and asks nobody who they are: open it to those only who may see
-    them."""
+    names of topics and groups; without metrics_token_file it asks nobody who they are."""
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
     """The HTTP port has this number; without it there is no such port. 0 takes a free one, which
     the ready file names."""
+    metrics_tls_certificate_file: str | None = None
+    """The HTTP port's certificate and those between it and its CA, as PEM. With it the port speaks
+    TLS only. Renewed files are taken for new connections."""
+    metrics_tls_key_file: str | None = None
+    """The certificate's private key, as PEM. Others must not be able to read the file."""
+    metrics_tls_key_password_file: str | None = None
+    """The key is encrypted with the password in this file."""
+    metrics_tls_min_version: Literal["1.2", "1.3"] = "1.2"
+    """The lowest version of TLS that the HTTP port speaks."""
+    metrics_token_file: str | None = None
+    """The HTTP port shows what is not a probe to those only who bring the token in this file, of at
+    least 16 characters, as `Authorization: Bearer`. A new token is taken within ten seconds."""
     metrics_topics_max: int = Field(default=1000, ge=0)
     """So many topics of one broker have metrics of their own; all others are counted together, as
     topic "(other)"."""

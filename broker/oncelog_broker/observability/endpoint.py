@@ -2,7 +2,8 @@
 
 It is made and started before the broker is, so that its start can be watched, and closed after it
 has stopped. It only reads the broker. The measuring (the stopwatch, the event loop's lag, the lag
-of groups) is switched on here, and costs nothing where there is no port.
+of groups) is switched on here, and costs nothing where there is no port. Probes are for everybody;
+the rest is for those who have the token, if there is one.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from oncelog_broker.app import Broker
 from oncelog_broker.config import ConfigError
 from oncelog_broker.observability import probes
 from oncelog_broker.observability.exposition import CONTENT_TYPE, Exposition
+from oncelog_broker.observability.metrics_access import MetricsAccess
 from oncelog_runtime.http_port import Answerer, HttpPort
 from oncelog_runtime.observe import Stopwatch
 from oncelog_runtime.structured_logging import get_logger
-from oncelog_runtime.tasks import TasksClosedError
+from oncelog_runtime.tasks import Tasks, TasksClosedError
 from oncelog_runtime.turns import TurnWatch
 
 logger = get_logger(__name__)
 
+UNAUTHORIZED = "this wants the token in metrics_token_file: Authorization: Bearer\n"
+CHALLENGE = {"www-authenticate": 'Bearer realm="oncelog"'}
 PATHS = ("/metrics", "/livez", "/readyz", "/startupz")
 
 
@@ -36,20 +40,24 @@ class Endpoint:
 
     :param stopwatch: what latencies are measured with; it must be finer than a millisecond.
     :param turns: what watches the event loop, where something does.
+    :raises ConfigError: the port's certificate or token is of no use.
     """
 
     def __init__(
         self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None
     ) -> None:
         self._broker = broker
+        self._access = MetricsAccess(broker.config, broker.clock)
+        self._tasks = Tasks("endpoint")
         self._http = HttpPort(
             {
-                "/": self._paths,
-                "/metrics": self._metrics,
+                "/": self._for_the_known(self._paths),
+                "/metrics": self._for_the_known(self._metrics),
                 "/livez": self._probe(probes.live),
                 "/readyz": self._probe(partial(probes.ready, broker)),
                 "/startupz": self._probe(partial(probes.started, broker)),
-            }
+            },
+            self._access.tls,
         )
         self._closing = False
         self.exposition = Exposition(broker, stopwatch, turns)
@@ -75,6 +83,7 @@ class Endpoint:
                 "Free the port or choose another; 0 takes a free one",
             ) from exc
         self.exposition.start()
+        self._tasks.spawn("metrics files", self._access.run())
         host, port = self.address
         logger.info("http_listens", host=host, port=port)
 
@@ -83,6 +92,17 @@ class Endpoint:
         self._closing = True
         await self.exposition.close()
         await self._http.close()
+        await self._tasks.close()
+
+    def _for_the_known(self, answer: Answerer) -> Answerer:
+        async def checked(request: Request) -> Response:
+            if self._access.allows(request.headers.get("authorization", "")):
+                return await answer(request)
+            host = request.client.host if request.client else "unknown"
+            logger.warning("metrics_refused", host=host, path=request.url.path)
+            return PlainTextResponse(UNAUTHORIZED, HTTPStatus.UNAUTHORIZED, CHALLENGE)
+
+        return checked
 
     async def _paths(self, _: Request) -> Response:
         return PlainTextResponse("\n".join((*PATHS, "")))

@@ -4,8 +4,9 @@
   lost ZooKeeper, or that fails is alive, and restarting it would only make it recover again.
 * *started*: it has served once. Before that the answer says how far recovery has come.
 * *ready*: clients may be sent here: it is registered in a session that stands, its logs are loaded,
-  its listeners are open, and it is not stopping. Lost contact to ZooKeeper alone is no reason: the
-  broker goes on until its session has expired, when it counts as fenced.
+  its listeners are open, it is not stopping, and it does not refuse clients because it cannot know
+  what was revoked. Lost contact to ZooKeeper alone is no reason: the broker goes on until its
+  session has expired, when it counts as fenced.
 """
 
 from __future__ import annotations
@@ -69,6 +70,10 @@ def ready(broker: Broker) -> ProbeVerdict:
         expired = store.state is SessionState.EXPIRED
         why = "the ZooKeeper session has expired" if expired else "it is registering again"
         return ProbeVerdict(False, "fenced", [why], warnings)
+    refusal = broker.security_watch.refusal
+    if refusal:
+        why = f"clients are refused, since rights may have been taken back: {refusal}"
+        return ProbeVerdict(False, "stale", [why], warnings)
     return ProbeVerdict(True, "ready", [], warnings)
 
 

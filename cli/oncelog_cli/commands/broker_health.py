@@ -13,15 +13,20 @@ import json
 import os
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.exits import EXIT_UNHEALTHY, UsageError
 from oncelog_cli.render import Column, Output, address_text
 from oncelog_cli.runner import run
 
+if TYPE_CHECKING:
+    import ssl
+
 HOST_VARIABLE = "ONCELOG_METRICS_HOST"
 PORT_VARIABLE = "ONCELOG_METRICS_PORT"
+CERTIFICATE_VARIABLE = "ONCELOG_METRICS_TLS_CERTIFICATE_FILE"
 """The broker's own settings: in its container, or under its service manager, they say where it
 listens."""
 ANSWER_BYTES_MAX = 64 * 1024
@@ -66,16 +71,26 @@ def health(
             help="Whether it serves, whether its event loop turns, whether its start is over.",
         ),
     ] = Probe.READY,
+    ca_file: Annotated[
+        Path | None,
+        typed.Option(
+            "--ca-file",
+            metavar="FILE",
+            help="The port speaks TLS, and these CAs, as PEM, sign its certificate.",
+        ),
+    ] = None,
     timeout: Annotated[
         float, typed.Option("--timeout", min=0.01, metavar="SECONDS", help="For the whole answer.")
     ] = 3.0,
 ) -> None:
     """Say whether one broker is ready for clients: exit code 0 if it is, 10 if not.
 
-    Asks the HTTP port that the broker has with metrics_port set.
+    Asks the HTTP port that the broker has with metrics_port set. With metrics_tls_certificate_file
+    set, --ca-file is needed, and the address has to be a name that the certificate has.
     """
     host, port = http_address(address, os.environ)
-    found = run(_ask(host, port, PATHS[probe], timeout))
+    tls = tls_context(ca_file, os.environ)
+    found = run(_ask(host, port, tls, PATHS[probe], timeout))
     row = {"address": address_text(host, port), **found}
     output.table(COLUMNS, [row])
     output.finish(row)
@@ -105,13 +120,35 @@ def http_address(named: str | None, environment: Mapping[str, str]) -> tuple[str
     return everywhere.get(host, host), int(port)
 
 
-async def _ask(host: str, port: int, path: str, timeout_s: float) -> dict[str, Any]:
+def tls_context(ca_file: Path | None, environment: Mapping[str, str]) -> ssl.SSLContext | None:
+    """Return what verifies the broker; None: its port speaks no TLS.
+
+    :raises UsageError: the file has no CAs, or the settings say that there is TLS and no file does.
+    """
+    import ssl
+
+    if ca_file is None:
+        if environment.get(CERTIFICATE_VARIABLE):
+            raise UsageError(
+                f"{CERTIFICATE_VARIABLE} says that the port speaks TLS: give --ca-file, and "
+                "--address with a name that the certificate has"
+            )
+        return None
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"--ca-file {ca_file} cannot be used: {error}") from error
+
+
+async def _ask(
+    host: str, port: int, tls: ssl.SSLContext | None, path: str, timeout_s: float
+) -> dict[str, Any]:
     """Return what the broker says of itself, or that there is none."""
     import asyncio
 
     try:
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=tls)
             try:
                 writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode("ascii"))
                 received = b""

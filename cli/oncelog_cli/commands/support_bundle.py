@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
+from http import HTTPStatus
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -263,8 +264,10 @@ def _fetch(url: str) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=PART_S) as answer:
             data: bytes = answer.read(METRICS_BYTES_MAX)
-    except urllib.error.HTTPError as refusal:  # 503 has a body that says why
+    except urllib.error.HTTPError as refusal:
         with refusal:
+            if refusal.code != HTTPStatus.SERVICE_UNAVAILABLE:  # whose body says why
+                raise
             return refusal.read(METRICS_BYTES_MAX)
     return data
 

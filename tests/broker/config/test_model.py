@@ -202,6 +202,20 @@ def test_settings_of_sasl_go_together() -> None:
     assert keys(inter_broker_user="b") == ["inter_broker_user"]
 
 
+def test_settings_of_the_metrics_port_go_together() -> None:
+    files = {"metrics_tls_certificate_file": "/c", "metrics_tls_key_file": "/k"}
+    token = {"metrics_token_file": "/t"}
+    fine = {"broker_id": 1, "log_dirs": ["/d"], "metrics_port": 1, **token}
+    BrokerConfig.model_validate({**fine, "metrics_host": "0.0.0.0", **files})
+    BrokerConfig.model_validate(fine)  # nobody else is on the loopback
+    assert keys(metrics_port=1, metrics_host="0.0.0.0", **token) == ["metrics_token_file"]
+    assert keys(**token) == ["metrics_token_file"]
+    assert keys(**files) == ["metrics_tls_certificate_file"]
+    assert keys(metrics_port=1, metrics_tls_key_file="/k") == ["metrics_tls_key_file"]
+    alone = {"metrics_tls_certificate_file": "/c"}
+    assert keys(metrics_port=1, **alone) == ["metrics_tls_key_file"]
+
+
 def test_numbers_have_a_bound() -> None:
     assert keys(replica_lag_time_max_ms=2**63) == ["replica_lag_time_max_ms"]
 

@@ -10,6 +10,8 @@ from oncelog_broker.app import BrokerFailedError
 from oncelog_broker.observability import probes
 from oncelog_broker.observability.endpoint import Endpoint
 from oncelog_broker.phases import BrokerPhase
+from oncelog_controller import security_nodes
+from oncelog_protocol.acl_state import AclState
 from oncelog_runtime.observe import precise_time
 from support.cluster import Cluster
 from support.http_get import get, metrics
@@ -90,6 +92,23 @@ async def test_a_broker_that_registers_again_is_fenced_until_it_has(tmp_path: Pa
         assert (got.status, got.document["status"]) == (503, "fenced")
         assert await statuses(seen) == NOT_READY
         lifecycle._renewing = False
+        assert await statuses(seen) == HEALTHY
+
+
+async def test_a_broker_that_cannot_know_what_was_revoked_is_not_ready(tmp_path: Path) -> None:
+    async with observed(tmp_path, authorizer="acl", security_stale_max_ms=1000) as seen:
+        assert await statuses(seen) == HEALTHY
+        broker = seen.cluster.brokers[1]
+        store = broker.metadata_store
+        await store.set(security_nodes.VERSION, security_nodes.encode_version(2))
+        await eventually(lambda: broker.security_watch.refusal)
+        got = await seen.get("/readyz")
+        assert (got.status, got.document["status"]) == (503, "stale")
+        assert "the store has a newer version" in got.document["reasons"][0]
+        assert await statuses(seen) == NOT_READY
+        await store.set(security_nodes.VERSION, security_nodes.encode_version(1))
+        broker.acls.replace(AclState(2))
+        await eventually(lambda: not broker.security_watch.refusal)
         assert await statuses(seen) == HEALTHY
 
 

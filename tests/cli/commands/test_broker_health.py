@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oncelog_cli.commands.broker_health import ANSWER_BYTES_MAX, http_address, read_answer
+from oncelog_cli.commands.broker_health import (
+    ANSWER_BYTES_MAX,
+    http_address,
+    read_answer,
+    tls_context,
+)
 from oncelog_cli.exits import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, UsageError
 from oncelog_cli.main import run_command
+from support.certificates import Papers
 
 Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -30,7 +38,7 @@ def http(status: int, body: bytes) -> bytes:
     return b"HTTP/1.1 %d Words\r\nContent-Type: application/json\r\n\r\n%s" % (status, body)
 
 
-async def asked(answering: Answering, *arguments: str) -> int:
+async def asked(answering: Answering, *arguments: str, tls: ssl.SSLContext | None = None) -> int:
     """Return the exit code of the command against a server on a free port."""
 
     async def answer_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -41,7 +49,7 @@ async def asked(answering: Answering, *arguments: str) -> int:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(answer_and_close, "127.0.0.1", 0)
+    server = await asyncio.start_server(answer_and_close, "127.0.0.1", 0, ssl=tls)
     async with server:
         port = server.sockets[0].getsockname()[1]
         return await asyncio.to_thread(
@@ -125,6 +133,27 @@ async def test_a_flood_is_not_collected(capsys: pytest.CaptureFixture[str]) -> N
 
     assert await asked(flood, "--timeout", "30", "--json") == EXIT_UNHEALTHY
     assert document(capsys)["status"] == "unreachable"
+
+
+async def test_a_port_with_tls_is_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering = saying(http(200, json.dumps(READY).encode()))
+    ours, other = Papers(tmp_path / "a"), Papers(tmp_path / "b")
+    tls = ours.authority.server("127.0.0.1")
+    assert await asked(answering, "--ca-file", ours.ca_file, tls=tls) == EXIT_OK
+    assert await asked(answering, "--ca-file", other.ca_file, tls=tls) == EXIT_UNHEALTHY
+    tls = ours.authority.server("broker-1.example")
+    assert await asked(answering, "--ca-file", ours.ca_file, tls=tls) == EXIT_UNHEALTHY
+    assert "certificate verify failed" in capsys.readouterr().out
+
+
+def test_settings_that_say_tls_want_the_file_of_the_ca(tmp_path: Path) -> None:
+    assert tls_context(None, {}) is None
+    with pytest.raises(UsageError, match="--ca-file"):
+        tls_context(None, {"ONCELOG_METRICS_TLS_CERTIFICATE_FILE": "/c.pem"})
+    with pytest.raises(UsageError, match="cannot be used"):
+        tls_context(tmp_path / "nothing.pem", {})
 
 
 @pytest.mark.parametrize(
