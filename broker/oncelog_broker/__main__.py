@@ -2,9 +2,10 @@
 
 ``python -m oncelog_broker [--config FILE] [--set KEY=VALUE]``
 
-With ``config check`` or ``config show`` it tells what the broker's settings are. SIGTERM and SIGINT
-stop it cleanly (a second one at once). Exit codes: 0 stopped as asked, 1 failed, 2 a configuration
-that cannot work.
+With ``config check`` or ``config show`` it tells what the broker's settings are, and with
+``--add-user NAME`` it makes a user in the store, before the cluster's first start. SIGTERM and
+SIGINT stop it cleanly (a second one at once). Exit codes: 0 stopped as asked, 1 failed, 2 a
+configuration that cannot work.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import getpass
 import json
 import logging
 import os
@@ -21,17 +23,19 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from oncelog_broker import store_commands
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ConfigError, Loaded, load, report
 from oncelog_broker.log_levels import set_levels
 from oncelog_broker.logging import configure_logging
-from oncelog_controller.store import MetadataStore, StoreError
-from oncelog_controller.zookeeper import ZooKeeperStore
+from oncelog_broker.zookeeper_settings import zookeeper_store
+from oncelog_controller.store import StoreError
 from oncelog_protocol.errors import OncelogError
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SystemEntropy
 from oncelog_runtime.files import Files, SystemFiles
 from oncelog_runtime.observe import precise_time
+from oncelog_runtime.secret_files import SecretFileError
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.turns import BOUND_S, LongTurn, TurnWatch
 
@@ -56,6 +60,8 @@ def main(argv: list[str] | None = None) -> int:
         loaded = load(options.config, environment=os.environ, arguments=options.settings)
         if options.verb is not None:
             return _tell(loaded, options)
+        if options.add_user is not None:
+            return _add_user(loaded.config, options)
         return _run_broker(loaded, options)
     except ConfigError as exc:
         if not exc.source:
@@ -70,7 +76,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run_broker(loaded: Loaded, options: argparse.Namespace) -> int:
-    config = loaded.config
+    _configure_logging(loaded.config)
+    _raise_file_limit()
+    return _run(_serve(loaded, options.ready_file))
+
+
+def _configure_logging(config: BrokerConfig) -> None:
     configure_logging(
         config.log_format,
         config.log_level,
@@ -78,8 +89,37 @@ def _run_broker(loaded: Loaded, options: argparse.Namespace) -> int:
         levels=config.log_levels,
         repeat_max=config.log_repeat_max,
     )
-    _raise_file_limit()
-    return _run(_serve(loaded, options.ready_file))
+
+
+def _add_user(config: BrokerConfig, options: argparse.Namespace) -> int:
+    """Make a user in the store, which is not served by brokers yet."""
+    _configure_logging(config)
+    try:
+        ask = getpass.getpass if sys.stdin.isatty() else None
+        password = store_commands.password_from(options.password_file, sys.stdin, ask)
+    except SecretFileError as exc:
+        sys.stderr.write(f"error: --password-file: {exc}\n")
+        return EXIT_CONFIG
+    adding = store_commands.add_user(config, SystemEntropy(), options.add_user, password)
+    return _carry_out(adding, f"added {options.add_user}")
+
+
+def _carry_out(command: Coroutine[Any, Any, None], done: str) -> int:
+    """Run what is done to the store instead of serving, and say so."""
+
+    async def carried_out() -> int:
+        await command
+        return 0
+
+    try:
+        code = _run(carried_out())
+    except ConfigError:
+        raise
+    except OncelogError as exc:
+        sys.stderr.write(f"error: {exc}\n")
+        return EXIT_FAILED
+    sys.stdout.write(f"{done}\n")
+    return code
 
 
 def _tell(loaded: Loaded, options: argparse.Namespace) -> int:
@@ -102,6 +142,17 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     _add_sources(parser, {"config": None, "settings": []})
     parser.add_argument(
         "--ready-file", metavar="PATH", help="written as JSON when the broker serves clients"
+    )
+    parser.add_argument(
+        "--add-user",
+        metavar="NAME",
+        help="make a user in the store instead of running, before the cluster's first start",
+    )
+    parser.add_argument(
+        "--password-file",
+        metavar="FILE",
+        help="with --add-user: the password is in this file, which only its owner may read; - is "
+        "standard input. Default: ask for it",
     )
     parser.set_defaults(verb=None)
     about = parser.add_subparsers(title="instead of running").add_parser(
@@ -147,15 +198,6 @@ def _run(main_coro: Coroutine[Any, Any, int]) -> int:
         return runner.run(main_coro)
 
 
-def make_store(config: BrokerConfig) -> MetadataStore:
-    """Return ZooKeeper at ``zookeeper_connect``, whose chroot follows the first slash."""
-    return ZooKeeperStore.from_connect_string(
-        config.zookeeper_connect,
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-        connect_timeout_ms=config.zookeeper_connection_timeout_ms,
-    )
-
-
 def _log_settings(loaded: Loaded) -> None:
     chosen = report.chosen_settings(loaded)
     logger.info(
@@ -179,7 +221,7 @@ async def _serve(loaded: Loaded, ready_file: str | None) -> int:
         files=files,
         clock=SystemWallClock(),
         entropy=SystemEntropy(),
-        metadata_store=make_store(config),
+        metadata_store=zookeeper_store(config),
     )
     turns = TurnWatch(log_held)
     endpoint = None if config.metrics_port is None else _endpoint(broker, turns)

@@ -1,6 +1,6 @@
 """The controller in a broker is told its settings here, and which may be set for brokers.
 
-Beside ``app`` this is the one module of the broker that knows the controller.
+It is one of the few modules of the broker that know the controller: ``ARCHITECTURE.md`` names them.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class UserRequests:
         results = []
         for wish in request.wishes:
             try:
-                _grant(security, changes, wish)
+                grant(security, changes, wish)
                 results.append(AlteredUser(wish.name))
             except ApiError as error:
                 results.append(AlteredUser(wish.name, error.code, str(error)))
@@ -134,7 +134,7 @@ def _described(security: ClusterSecurity, name: str) -> DescribedUser:
     return DescribedUser(name, mechanisms=mechanisms, disabled=stored.user.disabled)
 
 
-def _grant(security: ClusterSecurity, changes: Changes, wish: UserWish) -> None:
+def grant(security: ClusterSecurity, changes: Changes, wish: UserWish) -> None:
     """Note what a wish changes.
 
     :raises ApiError: it is refused.

@@ -13,11 +13,17 @@ from oncelog.errors import AuthenticationFailedError, TopicAuthorizationFailedEr
 from oncelog.security import Security
 from oncelog_broker.app import Broker
 from oncelog_broker.config import ListenerConfig
+from oncelog_controller.first_users import add_user
 from oncelog_protocol.acls import ALLOW, DESCRIBE, LITERAL, TOPIC, WRITE, AclBinding
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.messages.acls import CreateAclsRequest
+from oncelog_protocol.messages.users import CREATE, UserWish
+from oncelog_protocol.sasl.user import CredentialRow
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
+from oncelog_testing.memory.store import MemoryMetadataStore
+from support.cluster import Cluster
+from support.sasl import CREDENTIALS, SECRET, SHA_512
 from support.tls_cluster import TlsCluster
 from support.waiting import eventually
 
@@ -119,3 +125,36 @@ async def test_a_broker_that_starts_knows_users_at_once(tmp_path: Path) -> None:
         )
         assert known(broker)
         channel.close()
+
+
+class PasswordCluster(Cluster):
+    """Brokers are known by passwords, on loopback without TLS; each has the password of all."""
+
+    def __init__(self, directory: Path, brokers: int) -> None:
+        super().__init__(directory, brokers)
+        self._password_file = directory / "password"
+        directory.mkdir(exist_ok=True)
+        self._password_file.write_text("pencil")
+        self._password_file.chmod(0o600)
+
+    async def start_broker(self, broker_id: int, **settings: Any) -> Broker:
+        sasl = ListenerConfig(name="internal", sasl_mechanisms=["SCRAM-SHA-512"])
+        return await super().start_broker(
+            broker_id,
+            listeners=[sasl, ListenerConfig(name="external")],
+            inter_broker_user=f"broker-{broker_id}",
+            inter_broker_password_file=str(self._password_file),
+            **settings,
+        )
+
+
+async def test_brokers_authenticate_by_passwords_from_their_first_start_on(tmp_path: Path) -> None:
+    cluster = PasswordCluster(tmp_path / "brokers", 2)
+    store = MemoryMetadataStore(cluster.zookeeper)
+    await store.start()
+    for broker_id in cluster.machines:
+        rows = [CredentialRow.of(CREDENTIALS[SHA_512])]
+        await add_user(store, UserWish(f"broker-{broker_id}", CREATE, rows), SECRET)
+    await store.close()
+    async with cluster:
+        await cluster.create_topic("t", partitions=2, replication_factor=2)

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from oncelog.blocking import Admin as BlockingAdmin
-from oncelog_broker.__main__ import log_held, main, make_store
-from oncelog_broker.config import BrokerConfig
+from oncelog_broker.__main__ import log_held, main
 from oncelog_broker.log import checkpoint
 from oncelog_cli.local.zookeeper import ZooKeeperServer
 from oncelog_runtime.turns import LongTurn
@@ -50,7 +49,12 @@ def environment() -> dict[str, str]:
 
 def run(config: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(config, *more), capture_output=True, text=True, timeout=60, env=environment()
+        command(config, *more),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(),
     )
 
 
@@ -268,9 +272,24 @@ def test_a_long_turn_of_the_loop_is_logged(
     assert held.ran in line.getMessage()
 
 
-def test_the_store_takes_hosts_and_chroot_apart() -> None:
-    config = BrokerConfig(broker_id=1, log_dirs=["/d"], zookeeper_connect="a:1,b:2/x/y")
-    assert make_store(config) is not None
+@pytest.mark.zookeeper
+def test_a_first_user_is_made_instead_of_running(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    connect = f"{zookeeper.address}/test-main-users"
+    config = write_config(tmp_path, zookeeper_connect=connect, authorizer="acl")
+    password = tmp_path / "password"
+    password.write_text("a long password\n")
+    password.chmod(0o600)
+    done = run(config, "--add-user", "admin", "--password-file", str(password))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "added admin\n", "")
+    again = run(config, "--add-user", "admin", "--password-file", str(password))
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr == "error: there is a user admin already\n"
+    nobody = run(config, "--add-user", "app")
+    assert nobody.returncode == 2
+    assert "there is nobody to ask for the password" in nobody.stderr
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.zookeeper
