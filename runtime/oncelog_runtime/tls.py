@@ -15,6 +15,7 @@ Rules:
   one receive buffer;
 - records without content (KeyUpdate, empty ones, calls for renegotiation) are allowed in
   proportion to content only;
+- since when a record is under way can be asked: its first bytes reach nobody before its last;
 - a session is never resumed: it would outlive the revocation of a certificate;
 - the end of the stream without close_notify is a broken connection: it may have been cut.
 """
@@ -29,6 +30,7 @@ from typing import Any, cast
 
 from oncelog_runtime.files import Buffer
 from oncelog_runtime.tls_errors import TlsError, explained, misfit
+from oncelog_runtime.tls_records import RecordBounds
 
 __all__ = ["TlsError", "TlsProtocol"]
 
@@ -96,6 +98,9 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
         self._view = memoryview(bytearray(RECEIVE_BYTES_MIN))
         self._handshake_bytes = 0
         self._barren_bytes = 0
+        self._bounds = RecordBounds()
+        self._record_since: float | None = None
+        """Since then a part of a record waits for the rest."""
         self._paused = False
         """The inner protocol has had enough."""
         self._go_on_planned = False
@@ -165,6 +170,8 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
         if self._peer_done or (self._closing and (self._ready or not self._pending)):
             return
         arrived = self._view[:nbytes]
+        if self._bounds.take(arrived) or self._record_since is None:
+            self._record_since = self._loop.time() if self._bounds.within else None
         if self._ready:
             self._barren_bytes += nbytes
             self._incoming.write(arrived)
@@ -398,8 +405,11 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return what is known of the socket, and of TLS as soon as the handshake is done.
 
-        ``ssl_object``, ``peercert`` (decoded, empty if none was verified), ``cipher``.
+        ``ssl_object``, ``peercert`` (decoded, empty if none was verified), ``cipher``;
+        ``record_since``: since when, by the loop's time, a part of a record waits for the rest.
         """
+        if name == "record_since":
+            return default if self._record_since is None else self._record_since
         if name in ("ssl_object", "peercert", "cipher"):
             if self._ssl is None or not self._ready:
                 return default
@@ -433,6 +443,8 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
         if not self._paused or self._peer_done or self.is_closing():
             return
         self._paused = False
+        if self._record_since is not None:
+            self._record_since = self._loop.time()
         if not self._ready:
             return
         assert self._ssl is not None

@@ -222,6 +222,7 @@ async def test_brokers_are_secured_one_after_the_other(tmp_path: Path) -> None:
         assert (await produce(channel, "t", 0, [b"v"])).error_code == 0
 
 
+@pytest.mark.hostile(36)
 async def test_a_right_that_is_taken_back_ends_what_waits_for_it(tmp_path: Path) -> None:
     async with AclCluster(tmp_path, 1) as cluster:
         await cluster.create_topic("t")

@@ -73,6 +73,7 @@ async def test_a_client_without_a_certificate_is_refused_and_others_go_on(tmp_pa
         assert (await answer(canary, MetadataRequest(None))).error_code == 0
 
 
+@pytest.mark.hostile(14)
 async def test_a_renewed_certificate_is_taken_and_a_broken_one_is_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -92,6 +93,7 @@ async def test_a_renewed_certificate_is_taken_and_a_broken_one_is_not(
         assert (await answer(await cluster.channel(1), MetadataRequest(None))).error_code == 0
 
 
+@pytest.mark.hostile(53)
 async def test_a_key_that_everybody_may_read_stops_the_start(tmp_path: Path) -> None:
     cluster = TlsCluster(tmp_path, 1)
     listeners = cluster.listeners(1)

@@ -69,6 +69,7 @@ async def test_a_version_that_does_not_come_ends_the_service_of_clients(
         await eventually(lambda: not world.refuses)
 
 
+@pytest.mark.hostile(54)
 async def test_who_has_lost_the_store_and_the_controller_refuses_clients() -> None:
     async with watched(World()) as world:
         world.stored = None

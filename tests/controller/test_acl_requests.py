@@ -96,6 +96,7 @@ def test_what_was_made_is_listed_also_by_the_next_controller() -> None:
     assert kept(heir, AclBindingFilter(permission=DENY)) == [DENIED]
 
 
+@pytest.mark.cve("2024-27309")
 def test_all_entries_of_a_pattern_are_one_node() -> None:
     driver = secured()
     create(driver, ENTRY)
@@ -106,6 +107,7 @@ def test_all_entries_of_a_pattern_are_one_node() -> None:
     assert version(driver) == 2
 
 
+@pytest.mark.hostile(46)
 def test_an_entry_that_is_there_is_no_change() -> None:
     driver = secured()
     assert create(driver, *[ENTRY] * limits.ACLS_OF_REQUEST_MAX) == [0] * 1000
@@ -202,6 +204,7 @@ def test_a_request_has_so_many_entries_or_filters() -> None:
         ("ACLS_OF_ONE_PATTERN_CHARS_MAX", 80, "the ACLs of 'orders' would have more than 80"),
     ],
 )
+@pytest.mark.hostile(46)
 def test_there_are_so_many_acls(
     monkeypatch: pytest.MonkeyPatch, name: str, bound: int, reason: str
 ) -> None:

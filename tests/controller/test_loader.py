@@ -154,6 +154,7 @@ async def test_what_is_set_for_brokers_and_spoilt_nodes_of_it(
     assert "broker_settings_corrupt broker_name=me " in caplog.text
 
 
+@pytest.mark.hostile(55)
 async def test_acls_are_read_where_brokers_decide_by_them_and_spoilt_ones_close_their_pattern(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

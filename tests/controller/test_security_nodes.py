@@ -49,6 +49,7 @@ def test_entries_come_back() -> None:
         security_nodes.encode_acls([ENTRY]).replace(b'"User:app"', b"7"),
     ],
 )
+@pytest.mark.hostile(55)
 def test_garbage_is_not_taken_for_acls(data: bytes) -> None:
     with pytest.raises(CorruptNodeError, match=PATH):
         security_nodes.decode_acls(PATH, data)

@@ -129,6 +129,7 @@ def test_one_thing_is_kept_in_one_spelling(entry: AclBinding, kept: AclBinding) 
         (replace(ENTRY, host="10.0.0.0/33"), "is no host"),
     ],
 )
+@pytest.mark.hostile(44)
 def test_what_cannot_do_what_it_says_is_refused_with_the_reason(
     entry: AclBinding, reason: str
 ) -> None:

@@ -303,6 +303,7 @@ def test_after_an_error_the_reader_stays_dead() -> None:
 
 @pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("arrived", [8, 1000, 100_000])
+@pytest.mark.cve("2022-34917")
 def test_a_claimed_size_allocates_nothing(reuse: bool, arrived: int) -> None:
     prefix = struct.pack(">II", limits.FRAME_BYTES_MAX - 4, 100)
     data = prefix + bytes(arrived - len(prefix))

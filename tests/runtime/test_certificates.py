@@ -94,12 +94,14 @@ def test_a_scheme_alone_names_nobody() -> None:
 
 
 @pytest.mark.parametrize("kind", ["uri", "dns", "cn", "dn"])
+@pytest.mark.hostile(9)
 def test_a_certificate_without_a_user(kind: PrincipalKind) -> None:
     for certificate in ({}, named(("email", "a@b"))):
         with pytest.raises(PrincipalError, match="0 values"):
             principal_of(certificate, kind)
 
 
+@pytest.mark.hostile(9)
 def test_a_certificate_with_two_users() -> None:
     with pytest.raises(PrincipalError, match="2 values of the kind uri"):
         principal_of(named(("URI", "a"), ("DNS", "x"), ("URI", "a")), "uri")
@@ -120,6 +122,7 @@ def test_the_longest_user() -> None:
     assert principal_of(named(("DNS", "x" * 255)), "dns") == "x" * 255
 
 
+@pytest.mark.hostile(9)
 def test_a_nul_within_a_certificate(authority: Authority) -> None:
     certificate = shown(authority, x509.UniformResourceIdentifier("urn:admin\x00.evil"))
     with pytest.raises(PrincipalError):

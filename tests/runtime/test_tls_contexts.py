@@ -140,6 +140,7 @@ async def test_another_name_may_be_meant(folder: Folder) -> None:
         ((x509.DNSName("localhost\x00.evil"),), "localhost"),
     ],
 )
+@pytest.mark.hostile(6)
 async def test_names_that_do_not_count(
     folder: Folder, names: tuple[x509.GeneralName, ...], host: str
 ) -> None:
@@ -147,6 +148,7 @@ async def test_names_that_do_not_count(
     assert "another name" in await outcome(folder.server(leaf), folder.client(), host)
 
 
+@pytest.mark.hostile(5)
 async def test_an_expired_or_future_or_foreign_certificate(folder: Folder) -> None:
     now = datetime.now(UTC)
     name = x509.DNSName("localhost")
@@ -159,6 +161,7 @@ async def test_an_expired_or_future_or_foreign_certificate(folder: Folder) -> No
     assert "not signed by a trusted CA" in await outcome(foreign, folder.client())
 
 
+@pytest.mark.hostile(8)
 async def test_a_certificate_for_another_purpose(folder: Folder) -> None:
     name = x509.DNSName("localhost")
     of_client = folder.authority.odd(name, purposes=[ExtendedKeyUsageOID.CLIENT_AUTH])
@@ -181,6 +184,7 @@ async def test_certificates_of_clients(folder: Folder, auth: ClientAuth) -> None
     assert bool(await outcome(server, stranger)) is (auth != "none")
 
 
+@pytest.mark.hostile(7)
 async def test_a_revoked_client(folder: Folder) -> None:
     leaf = folder.authority.issue("app")
     folder.revoke()
@@ -196,6 +200,7 @@ async def test_a_revoked_client(folder: Folder) -> None:
     assert await outcome(server, folder.client(folder.authority.issue("app"))) == ""
 
 
+@pytest.mark.hostile(4)
 async def test_versions_and_suites(folder: Folder) -> None:
     old = folder.client()
     old.context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -263,6 +268,7 @@ async def test_a_new_pair_is_for_new_connections(folder: Folder) -> None:
         await eventually(lambda: first.is_lost and second.is_lost)
 
 
+@pytest.mark.hostile(14)
 async def test_a_wrong_pair_is_told_and_the_old_one_serves(folder: Folder) -> None:
     server, client = folder.server(), folder.client()
     context = server.context

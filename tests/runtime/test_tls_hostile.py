@@ -30,6 +30,7 @@ async def test_a_few_new_keys_are_taken(authority: Authority, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("between", [b"", b"c"])
+@pytest.mark.hostile(11)
 async def test_a_flood_of_new_keys(authority: Authority, tmp_path: Path, between: bytes) -> None:
     async with serving(authority.server(), Inner) as server, plain(server.port) as streams:
         peer = Forger(streams, authority.client(), tmp_path / "keys")
@@ -47,6 +48,7 @@ async def test_a_flood_of_new_keys(authority: Authority, tmp_path: Path, between
         assert "flood of records without content" in str(await server.end_of())
 
 
+@pytest.mark.hostile(11)
 async def test_empty_records(authority: Authority, tmp_path: Path) -> None:
     async with serving(authority.server(), Inner) as server, plain(server.port) as streams:
         peer = Forger(streams, authority.client(), tmp_path / "keys")
@@ -97,6 +99,7 @@ async def test_a_session_is_not_resumed(authority: Authority) -> None:
             assert await anew.read() == b"hello"
 
 
+@pytest.mark.hostile(10)
 async def test_a_long_chain_is_not_read_to_its_end(authority: Authority, tmp_path: Path) -> None:
     context = authority.client()
     leaf = authority.issue("app.test")

@@ -357,11 +357,7 @@ class ServerChannel(asyncio.BufferedProtocol):
         limits = self.limits
         if self._new and now - self._connected_at > limits.handshake_s:
             self.listener.broken(self, f"has not said hello within {limits.handshake_s:g} s")
-        elif (
-            self._reading
-            and self._frame_since is not None
-            and now - self._frame_since > limits.frame_s
-        ):
+        elif self._reading and now - self._part_since(now) > limits.frame_s:
             self.listener.broken(self, f"a frame took longer than {limits.frame_s:g} s")
         elif self._stalled(now):
             self.listener.broken(self, f"took no byte of its answers for {limits.stall_s:g} s")
@@ -369,6 +365,12 @@ class ServerChannel(asyncio.BufferedProtocol):
             self.listener.broken(self, "its session has ended, and it did not authenticate again")
         elif limits.idle_s and not self._slots and now - self._received_at > limits.idle_s:
             self.listener.idle(self, f"idle for {limits.idle_s:g} s")
+
+    def _part_since(self, now: float) -> float:
+        """Return since when a part of a frame waits for the rest, or of a record of TLS, whose
+        beginning nobody has seen yet; ``now`` if none does."""
+        record_since: float = self._transport.get_extra_info("record_since", now)
+        return record_since if self._frame_since is None else min(self._frame_since, record_since)
 
     def _stalled(self, now: float) -> bool:
         """Return whether there are bytes for the peer and it has long taken none of them."""

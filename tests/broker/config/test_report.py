@@ -52,6 +52,7 @@ def test_what_was_chosen() -> None:
     }
 
 
+@pytest.mark.cve("2019-12399")
 def test_secrets_are_masked_wherever_settings_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load(None, environment={**ENVIRONMENT, "ONCELOG_RACK": "hush"})
     assert "hush" in str(report.shown_settings(loaded))

@@ -164,6 +164,7 @@ def test_a_new_version_ends_what_was_decided() -> None:
     assert authorizer.version == 6
 
 
+@pytest.mark.hostile(40)
 def test_an_older_version_is_ignored() -> None:
     authorizer = AclAuthorizer()
     assert authorizer.replace(AclState.made_of(7, [DENIED]))

@@ -95,6 +95,7 @@ async def test_a_newer_controller_is_believed_when_the_store_says_so_and_asked_a
     assert store.reads == 2
 
 
+@pytest.mark.hostile(38)
 async def test_an_order_with_a_forged_epoch_leaves_nothing_behind() -> None:
     store = Store()
     fence = asking(store)
@@ -106,6 +107,7 @@ async def test_an_order_with_a_forged_epoch_leaves_nothing_behind() -> None:
     await fence.admit(1, 5, 100)
 
 
+@pytest.mark.hostile(38)
 async def test_an_order_in_the_name_of_another_broker_is_not_believed() -> None:
     fence = asking(Store())
     with pytest.raises(NotControllerError):

@@ -280,6 +280,7 @@ async def test_who_never_completes_a_request_is_closed_in_time(
         await peer.close()
 
 
+@pytest.mark.cve("2022-34917")
 async def test_a_claim_takes_no_memory_and_its_deadline_holds_after_the_handshake(
     server: ServerUnderTest,
 ) -> None:

@@ -99,6 +99,7 @@ def hidden_rows() -> list[MatrixRow]:
 
 
 @pytest.mark.parametrize("row", hidden_rows(), ids=str)
+@pytest.mark.hostile(41)
 async def test_a_hidden_topic_answers_as_one_that_is_not_there(
     row: MatrixRow, tmp_path: Path
 ) -> None:

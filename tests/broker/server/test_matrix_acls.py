@@ -151,6 +151,7 @@ def cases(asked: str) -> list[tuple[str, list[AclBinding], bool]]:
 
 
 @pytest.mark.parametrize("api", sorted(REQUESTS), ids=lambda api: ApiKey(api).name)
+@pytest.mark.hostile(43)
 async def test_acls_allow_what_they_say_and_no_more(api: int, tmp_path: Path) -> None:
     secured = Secured()
     async with world(tmp_path, secured) as it:

@@ -272,6 +272,7 @@ async def test_brokers_are_not_held_back_by_what_holds_clients_back() -> None:
         assert (counters.throttled, counters.crowded_out) == (0, 0)
 
 
+@pytest.mark.cve("2022-34917")
 async def test_before_the_greeting_a_frame_is_small_and_its_claim_takes_no_memory() -> None:
     async with serving() as server:
         peer = await server.peer()
@@ -333,6 +334,7 @@ async def _a_hello_alone(peer: RawPeer) -> None:
 
 
 @pytest.mark.parametrize("behave", [_nothing, _half_a_hello, _byte_by_byte, _a_hello_alone])
+@pytest.mark.hostile(1, 2)
 async def test_one_deadline_holds_from_accept_over_tls(
     tmp_path: Path, behave: Callable[[RawPeer], Any]
 ) -> None:
@@ -393,6 +395,7 @@ async def test_of_many_who_speak_at_once_nobody_goes(monkeypatch: pytest.MonkeyP
         assert server.listener.counters.crowded_out == 0
 
 
+@pytest.mark.hostile(13)
 async def test_the_end_without_goodbye_inside_a_frame_is_a_broken_connection(
     tmp_path: Path,
 ) -> None:
@@ -424,6 +427,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("case", FOREIGN)
+@pytest.mark.hostile(3)
 async def test_what_is_spoken_instead_is_said_once(
     case: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -71,6 +71,8 @@ class Raises:
 
 
 @pytest.mark.parametrize("request_", BETWEEN_BROKERS, ids=lambda r: type(r).__name__)
+@pytest.mark.hostile(37)
+@pytest.mark.cve("2018-1288")
 async def test_apis_between_brokers_are_refused_on_listeners_for_clients(request_: Any) -> None:
     """Also a Fetch with a replica id (CVE-2018-1288): it would count as a follower's."""
     parked = Parked()
@@ -99,6 +101,8 @@ async def test_they_are_served_on_the_internal_listener_if_the_principal_may() -
 
 
 @pytest.mark.parametrize("request_", BETWEEN_BROKERS, ids=lambda r: type(r).__name__)
+@pytest.mark.hostile(37)
+@pytest.mark.cve("2018-1288")
 async def test_brokers_serve_only_who_named_them_and_itself(request_: Any) -> None:
     parked = Parked()
     asker = getattr(request_, request_.asker_field)

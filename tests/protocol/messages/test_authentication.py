@@ -24,6 +24,7 @@ def test_the_longest_data_fit(data: bytes) -> None:
     assert schema.decode(AuthenticateRequest, schema.encode(request, 0), 0) == request
 
 
+@pytest.mark.hostile(18)
 def test_a_byte_more_is_refused_at_both_ends() -> None:
     """It is row 18 of the hostile inputs."""
     data = b"x" * (SASL_DATA_BYTES_MAX + 1)

@@ -107,6 +107,7 @@ def test_line_58_a_small_bomb_costs_little(codec: Codec) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.cve("2023-34455")
 def test_line_58_a_zstd_frame_that_claims_terabytes() -> None:
     packed = bytearray(zstandard.ZstdCompressor().compress(bytes(300_000)))
     # Single segment, content size in 8 bytes.
@@ -159,6 +160,7 @@ def test_no_codec_is_bounded_too() -> None:
 
 @each_codec
 @pytest.mark.parametrize("size", [0, 1, 1000, 400_000])
+@pytest.mark.cve("2023-34455")
 def test_line_59_a_stream_cut_off_anywhere(codec: Codec, size: int) -> None:
     packed = compress(codec, text(2 * size)[:size])
     for end in {*range(min(len(packed), 40)), *range(max(len(packed) - 40, 0), len(packed))}:

@@ -112,6 +112,7 @@ def test_somebody_needs_a_mechanism() -> None:
         ClientAuthentication([], encrypted=True)
 
 
+@pytest.mark.hostile(27)
 def test_consent_alone_is_not_enough() -> None:
     """It is row 27: a rogue server says yes at once."""
     client = ClientAuthentication([machine(SHA_256)], encrypted=False)

@@ -104,6 +104,7 @@ def test_a_password_is_checked_against_its_credential(mechanism: Mechanism) -> N
         assert not kept.check(wrong)
 
 
+@pytest.mark.hostile(26)
 def test_no_empty_string_passes_for_a_password_that_cannot_be() -> None:
     """A password that cannot be prepared is hashed as nothing, and nothing must not fit."""
     keys = derived_keys("sha256", b"", SALT, 4096)
@@ -197,6 +198,7 @@ def test_the_examples_of_rfc_4013(text: str, wanted: str) -> None:
     ],
     ids=ascii,
 )  # fmt: skip
+@pytest.mark.hostile(26)
 def test_what_no_password_is(text: str) -> None:
     """Row 26 of the hostile inputs is the first and the last."""
     with pytest.raises(UnacceptableCredentialError):

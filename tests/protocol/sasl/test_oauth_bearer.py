@@ -102,6 +102,8 @@ def test_a_token_that_names_nobody(name: str) -> None:
     assert isinstance(OAuthBearerServer(lambda _: (name, EXPIRES_MS)).step(RIGHT), Failed)
 
 
+@pytest.mark.hostile(22)
+@pytest.mark.cve("2017-12610")
 def test_nobody_is_another_user() -> None:
     """It is row 22."""
     data = RIGHT.replace(b"n,,", b"n,a=admin,")

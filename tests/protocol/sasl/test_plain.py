@@ -54,6 +54,8 @@ def test_what_lets_nobody_in(data: bytes) -> None:
     assert isinstance(outcome_of(data), Failed)
 
 
+@pytest.mark.hostile(22)
+@pytest.mark.cve("2017-12610")
 def test_nobody_is_another_user() -> None:
     """It is row 22 of the hostile inputs."""
     assert "another one" in cause(outcome_of(b"admin\0user\0pencil"))
@@ -66,6 +68,7 @@ def test_no_byte_can_be_changed() -> None:
             assert isinstance(outcome_of(changed), Failed), changed
 
 
+@pytest.mark.hostile(25)
 def test_a_name_without_a_user_is_checked_as_well() -> None:
     """It is row 25: the same work, the same answer."""
     server = PlainServer(look_up, SECRET)

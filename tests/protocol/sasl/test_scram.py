@@ -13,17 +13,14 @@ from hypothesis import strategies as st
 from oncelog_protocol.errors import LocalProtocolError, UnacceptableCredentialError
 from oncelog_protocol.sasl import credential as credentials
 from oncelog_protocol.sasl.credential import (
-    SCRAM_HASHES,
     KeptKeys,
     Mechanism,
     ScramCredential,
-    derived_keys,
-    proof_of,
 )
 from oncelog_protocol.sasl.gs2 import SaslSyntaxError
 from oncelog_protocol.sasl.outcomes import Done, Failed
 from oncelog_protocol.sasl.scram_client import ScramClient
-from oncelog_protocol.sasl.scram_messages import decoded, signed
+from oncelog_protocol.sasl.scram_messages import decoded
 from oncelog_protocol.sasl.scram_server import ScramServer
 from support.sasl import (
     CLIENT_NONCE,
@@ -34,6 +31,7 @@ from support.sasl import (
     SHA_512,
     Derivations,
     cause,
+    final_by_hand,
     look_up,
     sent,
 )
@@ -79,23 +77,11 @@ def test_a_story(mechanism: Mechanism, header: bytes) -> None:
         assert done.name == "user"
 
 
-def final_by_hand(
-    first: bytes, answer: bytes, header: bytes, mechanism: Mechanism = SHA_256, **change: str
-) -> bytes:
-    """Return the last message of a client that knows the password, and may say something else."""
-    keys = derived_keys(SCRAM_HASHES[mechanism], b"pencil", SALT, 4096)
-    nonce = change.get("nonce", answer.decode().partition(",")[0].removeprefix("r="))
-    binding = change.get("binding", base64.b64encode(header).decode())
-    unproved = f"c={binding},r={nonce}"
-    bare = first.decode().removeprefix(header.decode())
-    messages = signed(bare, answer.decode(), unproved)
-    proof = proof_of(keys, messages, SCRAM_HASHES[mechanism])
-    return f"{unproved},p={base64.b64encode(proof).decode()}".encode()
-
-
 FIRST = b"n,,n=user,r=" + base64.b64encode(CLIENT_NONCE)
 
 
+@pytest.mark.hostile(19)
+@pytest.mark.cve("2024-56128")
 def test_the_nonce_must_be_the_whole_one() -> None:
     """It is row 19 (CVE-2024-56128): the proof is right, the nonce begins or ends with ours."""
     own = base64.b64encode(SERVER_NONCE).decode()
@@ -106,6 +92,7 @@ def test_the_nonce_must_be_the_whole_one() -> None:
         assert "nonce" in cause(server.step(final_by_hand(FIRST, answer, b"n,,", nonce=nonce)))
 
 
+@pytest.mark.hostile(20)
 def test_a_message_of_another_connection_proves_nothing() -> None:
     """It is row 20 of the hostile inputs."""
     one, other = new_server(), new_server(nonce=bytes(24))
@@ -116,6 +103,7 @@ def test_a_message_of_another_connection_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("binding", ["eSws", "biwsYT11c2Vy", "biw=", "", "biwt", "bjws"])
+@pytest.mark.hostile(21)
 def test_the_header_must_be_that_of_the_first_message(binding: str) -> None:
     """It is row 21 of the hostile inputs."""
     server = new_server()
@@ -157,6 +145,8 @@ BAD_FIRSTS = {
 
 
 @pytest.mark.parametrize("data", BAD_FIRSTS.values(), ids=BAD_FIRSTS)
+@pytest.mark.hostile(18, 21, 22, 23, 24)
+@pytest.mark.cve("2017-12610")
 def test_a_first_message_that_is_not_right(data: bytes) -> None:
     """These are rows 18, 21, 22, 23 and 24; nothing can be said after one of them."""
     server = new_server()
@@ -182,6 +172,7 @@ BAD_FINALS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("spoilt", BAD_FINALS.values(), ids=BAD_FINALS)
+@pytest.mark.hostile(23)
 def test_a_last_message_that_is_not_right(spoilt: Callable[[bytes], bytes]) -> None:
     """It is row 23; the right message comes too late after it."""
     server = new_server()
@@ -191,6 +182,7 @@ def test_a_last_message_that_is_not_right(spoilt: Callable[[bytes], bytes]) -> N
 
 
 @BOTH
+@pytest.mark.hostile(25)
 def test_nobody_gets_in_by_a_wrong_password_or_as_nobody(mechanism: Mechanism) -> None:
     """It is row 25: what the client sees of both is of one form."""
     for name, password in (("user", "pen"), ("nobody", "pencil")):
@@ -201,6 +193,7 @@ def test_nobody_gets_in_by_a_wrong_password_or_as_nobody(mechanism: Mechanism) -
         assert cause(failed).startswith("wrong password" if name == "user" else "no such user")
 
 
+@pytest.mark.hostile(25)
 def test_a_user_and_nobody_take_as_many_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is row 25 of the hostile inputs."""
     counts = []
@@ -283,6 +276,7 @@ ROGUES = {
 
 
 @pytest.mark.parametrize("data", ROGUES.values(), ids=ROGUES)
+@pytest.mark.hostile(27)
 def test_a_rogue_server_gets_nothing(data: bytes, derivations: Derivations) -> None:
     """It is row 27; nothing is computed for it either."""
     client = new_client()
@@ -291,6 +285,7 @@ def test_a_rogue_server_gets_nothing(data: bytes, derivations: Derivations) -> N
 
 
 @pytest.mark.parametrize("data", [b"", b"v=", b"v=AAAA", b"v=" + b"A" * 43 + b"=", b"e=no", b"v"])
+@pytest.mark.hostile(27)
 def test_a_server_without_the_credential_is_not_believed(data: bytes) -> None:
     """It is row 27 of the hostile inputs."""
     client = new_client()

@@ -77,6 +77,7 @@ def test_the_first_message_fixes_the_mechanism(other: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "GSSAPI", "scram-sha-256", "PLAIN\0", "x" * 1024])
+@pytest.mark.hostile(17)
 def test_a_mechanism_that_is_not_taken(name: str) -> None:
     """It is row 17 of the hostile inputs; the peer may try once more."""
     server = new_server()
@@ -88,6 +89,7 @@ def test_a_mechanism_that_is_not_taken(name: str) -> None:
     assert isinstance(by_scram(server), Done)
 
 
+@pytest.mark.hostile(16)
 def test_a_third_mechanism_is_not_heard() -> None:
     """It is row 16."""
     server = new_server()
@@ -97,6 +99,7 @@ def test_a_third_mechanism_is_not_heard() -> None:
 
 
 @pytest.mark.parametrize(("name", "data"), [("PLAIN", PLAIN), ("OAUTHBEARER", TOKEN)])
+@pytest.mark.hostile(17)
 def test_without_tls_no_secret_is_asked_for(name: str, data: bytes) -> None:
     """It is row 17."""
     server = ServerAuthentication(PORTS, nonce=SERVER_NONCE, encrypted=False)
@@ -106,6 +109,7 @@ def test_without_tls_no_secret_is_asked_for(name: str, data: bytes) -> None:
     assert server.answer(outcome).mechanisms == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
+@pytest.mark.hostile(16)
 def test_two_messages_at_once() -> None:
     """It is row 16: the second comes while the password of the first is checked."""
     server = new_server()
@@ -125,6 +129,7 @@ def test_nothing_is_heard_after_the_end() -> None:
     assert isinstance(new_server().checked(True), Failed)
 
 
+@pytest.mark.hostile(33)
 def test_who_authenticates_again_is_the_same() -> None:
     """It is row 33."""
     assert isinstance(by_scram(new_server(again="user")), Done)
@@ -164,6 +169,7 @@ def test_answers_of_an_exchange_that_goes_well() -> None:
     assert (answer.error_code, answer.data, answer.session_ms) == (0, b"y", 7)
 
 
+@pytest.mark.cve("OAUTHBEARER")
 def test_a_listener_without_a_judge_believes_no_token() -> None:
     ports = SaslPorts((Mechanism.OAUTHBEARER,), look_up, SECRET)
     assert isinstance(new_server(ports).step("OAUTHBEARER", TOKEN), Failed)

@@ -120,6 +120,7 @@ async def test_who_has_authenticated_is_served_by_that_name() -> None:
         assert asked.by == [("User:user", None)]
 
 
+@pytest.mark.hostile(15)
 async def test_nothing_is_served_before() -> None:
     async with serving() as (server, asked):
         channel = await server.channel()
@@ -160,6 +161,7 @@ async def test_a_broker_is_who_authenticated_as_one(
         assert asked.by == [("User:user", found)]
 
 
+@pytest.mark.hostile(34)
 async def test_a_session_ends_without_another_authentication() -> None:
     async with serving(reauth_ms_max=50) as (server, _):
         channel = await server.channel()
@@ -169,6 +171,7 @@ async def test_a_session_ends_without_another_authentication() -> None:
         await eventually(lambda: channel.closed)
 
 
+@pytest.mark.hostile(33)
 async def test_the_same_user_may_authenticate_again_and_no_other() -> None:
     async with serving() as (server, asked):
         channel = await dialled(server)
@@ -220,6 +223,7 @@ def users_of(users: Users) -> ScramUser:
     return ScramUser("user", 1, tuple(each for each in found if each is not None))
 
 
+@pytest.mark.hostile(16)
 async def test_a_message_out_of_turn_ends_the_connection() -> None:
     async with serving() as (server, _):
         channel = await server.channel()

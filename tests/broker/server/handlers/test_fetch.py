@@ -57,6 +57,8 @@ async def test_consumers_read_what_was_produced() -> None:
         assert message.topics[0].partitions[0].records.length == len(answer.payload) > 0
 
 
+@pytest.mark.hostile(37)
+@pytest.mark.cve("2018-1288")
 async def test_a_replica_id_on_a_client_listener_is_refused() -> None:
     """CVE-2018-1288 was this hole."""
     async with Cluster(brokers=2) as cluster:

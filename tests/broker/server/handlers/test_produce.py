@@ -169,6 +169,7 @@ class NoNumbers(AllowAllAuthorizer):
         return (operation, *resource) == (IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME)
 
 
+@pytest.mark.cve("2018-17196")
 async def test_batches_are_numbered_unless_that_is_denied() -> None:
     numbered = encode_batch([b"v"], timestamps=1, producer_id=7, producer_epoch=0, base_sequence=0)
     async with Cluster(brokers=1) as cluster:
@@ -326,6 +327,8 @@ async def test_time_runs_out_after_the_verification() -> None:
         await cluster.isr_is(TP, 1)
 
 
+@pytest.mark.hostile(45)
+@pytest.mark.cve("2018-17196")
 async def test_a_transaction_needs_an_id_the_bit_and_all_acks() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.lead(TP, 1)

@@ -117,6 +117,7 @@ async def test_a_change_to_another_version_is_not_taken_and_all_is_asked_for() -
     assert told.entries == [OTHER]
 
 
+@pytest.mark.hostile(40)
 async def test_an_older_version_is_ignored() -> None:
     told = Told()
     await told(FULL, 4, acls(OTHER, OTHER))
@@ -125,6 +126,7 @@ async def test_an_older_version_is_ignored() -> None:
     assert told.entries == [OTHER]
 
 
+@pytest.mark.hostile(39)
 async def test_a_deposed_controller_and_an_earlier_life_are_not_obeyed() -> None:
     told = Told()
     await told(FULL, 4, acls(OTHER, OTHER), epoch=2)

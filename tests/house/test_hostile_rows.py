@@ -1,0 +1,60 @@
+"""Every row of hostile input and every CVE of Kafka's has a test that says so by its mark.
+
+``tests/integration/hostile/rows.toml`` has the rows.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+
+from integration.hostile.attacks import ATTACKS
+from support.house import ROOT, sources_of_tests, tree
+
+TABLE = tomllib.loads((ROOT / "tests/integration/hostile/rows.toml").read_text())
+ROWS = {row["number"] for row in TABLE["row"]}
+CVES = {cve["id"] for cve in TABLE["cve"]}
+
+ROWS_NOT_YET = {28, 29, 30, 31, 32, 35, 42, 47, 48, 49, 50, 51, 52, 56}
+CVES_NOT_YET = {
+    "2023-25194",
+    "2024-31141",
+    "2025-27817",
+    "2025-27818",
+    "2025-27819",
+    "2026-35554",
+}
+"""What is not proved yet stands here, and leaves when it is."""
+
+
+def marked(module: ast.Module, name: str) -> Iterator[object]:
+    """Yield what the marks of a name stand for: ``@pytest.mark.hostile(3, 4)``."""
+    for node in ast.walk(module):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="mark"), attr=found)):
+                if found == name:
+                    yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant))
+
+
+def proved(name: str) -> set[object]:
+    return {each for path in sources_of_tests() for each in marked(tree(path), name)}
+
+
+def test_every_row_has_a_test() -> None:
+    assert sorted(ROWS) == list(range(1, 57))
+    found = proved("hostile") | {attack.row for attack in ATTACKS}
+    assert found <= ROWS
+    assert ROWS - found == ROWS_NOT_YET
+
+
+def test_every_cve_has_a_test() -> None:
+    found = proved("cve")
+    assert found <= CVES
+    assert CVES - found == CVES_NOT_YET
+
+
+def test_marks_are_found() -> None:
+    module = ast.parse("@pytest.mark.hostile(3, 4)\n@pytest.mark.cve('x')\ndef test() -> None: ...")
+    assert list(marked(module, "hostile")) == [3, 4]
+    assert list(marked(module, "cve")) == ["x"]
