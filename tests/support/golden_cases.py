@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from oncelog import Admin, NewTopic, Producer, UserAlteration
+from oncelog import AclBinding, AclBindingFilter, Admin, NewTopic, Producer, UserAlteration
 from oncelog.shared_transactions.transaction import SharedTransaction
 from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.local.secured import with_profile_for
@@ -54,6 +54,26 @@ async def users(world: World) -> None:
             UserAlteration.disable("off"),
         ]
         (await admin.alter_users(wishes)).raise_for_errors()
+
+
+async def acls(world: World) -> None:
+    """User "app" may write to topic orders, and nobody may delete it; the user off may read it from
+    some hosts."""
+    await users(world)
+    async with Admin(world.bootstrap) as admin:
+        (await admin.delete_acls([AclBindingFilter()])).raise_for_errors()
+        given = [
+            ("LITERAL", "orders", "User:app", "*", "WRITE", "ALLOW"),
+            ("LITERAL", "orders", "User:app", "*", "DESCRIBE", "ALLOW"),
+            ("PREFIXED", "or", "User:*", "*", "DELETE", "DENY"),
+            ("LITERAL", "orders", "User:off", "10.1.0.0/16", "READ", "ALLOW"),
+        ]
+        wishes = [AclBinding("TOPIC", *each) for each in given]
+        (await admin.create_acls(wishes)).raise_for_errors()
+    (world.directory / "acls.toml").write_text(
+        '[[acls]]\nallow = "User:app"\noperations = ["WRITE", "READ"]\ntopic = "orders"\n'
+    )
+    (world.directory / "wrong.toml").write_text('[[acls]]\nalow = "User:app"\n')
 
 
 async def groups(world: World) -> None:
@@ -384,6 +404,42 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("users enable off", prepare=users),
         Case("users enable none", prepare=users, code=1),
     ),
+    "acls add": (
+        Case("acls add --allow User:app --producer --topic orders", prepare=acls),
+        Case(
+            "acls add --allow User:none --consumer --topic new- --group team --prefix"
+            " --host 10.1.0.0/16 --dry-run",
+            prepare=acls,
+        ),
+        Case("acls add --deny User:app --operation all --topic orders", prepare=acls),
+        Case("acls add --allow app --producer --topic orders", code=2, asks=False),
+    ),
+    "acls list": (
+        Case("acls list", prepare=acls),
+        Case("acls list --format wide", prepare=acls, formats=PLAIN),
+        Case("acls list --effective --topic orders --user app", prepare=acls),
+        Case("acls list --user none", prepare=acls),
+    ),
+    "acls delete": (
+        Case("acls delete --allow User:app --producer --topic orders --yes", prepare=acls),
+        Case("acls delete --user app --dry-run", prepare=acls),
+        Case("acls delete --user none --yes", prepare=acls),
+        Case("acls delete --user app", prepare=acls, code=2),
+    ),
+    "acls explain": (
+        Case("acls explain User:app WRITE topic:orders", prepare=acls),
+        Case("acls explain User:app delete topic:orders --host 10.1.2.3", prepare=acls),
+        Case("acls explain User:off READ topic:orders", prepare=acls),
+        Case("acls explain User:ANONYMOUS ALTER cluster", prepare=acls),
+        Case("acls explain User:app WRITE group:team", code=2, asks=False),
+    ),
+    "acls export": (Case("acls export", prepare=acls),),
+    "acls apply": (
+        Case("acls apply {dir}/acls.toml", prepare=acls),
+        Case("acls apply {dir}/acls.toml --prune --dry-run", prepare=acls),
+        Case("acls apply {dir}/acls.toml --prune --yes", prepare=acls),
+        Case("acls apply {dir}/wrong.toml", prepare=acls, code=2, asks=False),
+    ),
     "elect-leaders": (Case("elect-leaders --topic orders"), Case("elect-leaders", code=0)),
     "delete-records": (
         Case("delete-records trimmed:0 --before 2 --yes", prepare=filled("trimmed")),
@@ -465,6 +521,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
 """Cases by the path of the command, as it is typed after ``oncelog``."""
 
 HINTS: Mapping[str, Any] = {
+    "host": "string or null",
     "broker_id": "integer or null",
     "committed": "boolean or null",
     "elr": ["integer"],
@@ -472,6 +529,7 @@ HINTS: Mapping[str, Any] = {
     "ignored": ["string"],
     "items": ["string"],
     "last_known_elr": ["integer"],
+    "notes": ["string"],
     "offline_replicas": ["integer"],
     "old": "integer or null",
     "pid": "integer or null",
