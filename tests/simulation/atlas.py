@@ -9,6 +9,10 @@ proves nothing about the product. Rules:
   committed, it must reach as far as the longest copy does;
 - a broker may lose or rot what it holds of a partition only while another broker has a good copy,
   and one that may lead: a copy that nobody may elect saves nothing;
+- and only while no other broker that is counted on (of ISR or ELR, or on the way there) has a bad
+  copy. With two bad copies of three that nobody knows of, the broker with the good one need only
+  stop: it leaves an ISR of two, which is large enough to go on without it. What is acknowledged by
+  two survives the loss of one;
 - a whole disk may go only when that holds for every partition on any disk;
 - a log and the checkpoints that say how far it was synced do not rot at the same time: with both
   gone a broker cannot tell rot from the torn tail of a power cut. Where power cuts are to be had,
@@ -84,6 +88,8 @@ class FaultAtlas:
     ``committed(partition)`` is an offset below which everything is committed, and
     ``eligible(partition)`` the brokers that may lead (the ISR, or with the ELR); a partition is
     "topic-number". Without them a good copy must be as long as any, and every broker may lead.
+    ``trusted(partition)`` gives the brokers that are counted on: True for those that must hold all
+    that is committed, False for those that may lack the end. Without it nobody is.
     """
 
     def __init__(
@@ -92,11 +98,13 @@ class FaultAtlas:
         *,
         committed: Callable[[str], int] | None = None,
         eligible: Callable[[str], Collection[int]] | None = None,
+        trusted: Callable[[str], Mapping[int, bool]] | None = None,
         compacts: Callable[[str], bool] | None = None,
     ) -> None:
         self._disks = disks
         self._committed = committed
         self._eligible = eligible
+        self._trusted = trusted
         self._compacts = compacts
         self.rotten: list[Rot] = []
         """Every bit flipped so far."""
@@ -108,10 +116,7 @@ class FaultAtlas:
         copies = self._copies(partition)
         if not copies:
             return []
-        if self._committed is None:
-            needed = max(copy.end for copy in copies.values())
-        else:
-            needed = self._committed(partition)
+        needed = self._needed(partition, copies)
         start = max(copy.start for copy in copies.values())
         eligible = copies if self._eligible is None else self._eligible(partition)
         return [
@@ -123,6 +128,45 @@ class FaultAtlas:
             and all(self._agree(partition, copy, other, start, needed) for other in copies.values())
         ]
 
+    def _needed(self, partition: str, copies: Mapping[int, _Copy]) -> int:
+        if self._committed is None:
+            return max(copy.end for copy in copies.values())
+        return self._committed(partition)
+
+    def betrayed(self, partition: str) -> list[int]:
+        """Return the brokers that are counted on and have a bad copy, or none.
+
+        What is in the page cache counts: only what the kernel has lost is lost.
+        """
+        if self._trusted is None or not (copies := self._copies(partition)):
+            return []
+        needed = self._needed(partition, copies)
+        found = []
+        for broker, whole in self._trusted(partition).items():
+            copy = copies.get(broker)
+            if copy is None:
+                bad = whole and self._end_shown(broker, partition) < needed
+            else:
+                start = max(copy.start for copy in copies.values())
+                bad = not copy.sound or not all(
+                    self._agree(partition, copy, other, start, min(copy.end, other.end))
+                    for other in copies.values()
+                )
+                short = whole and copy.end < needed
+                bad = bad or (short and self._end_shown(broker, partition) < needed)
+            if bad:
+                found.append(broker)
+        return found
+
+    def _end_shown(self, broker: int, partition: str) -> int:
+        """Return where a broker's copy ends for those who read it, synced or not."""
+        logs = [
+            (int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX)), content)
+            for path, content in sorted(self._disks[broker].contents().items())
+            if _is_segment(path) and _partition_of(path) == partition
+        ]
+        return _read_copy(logs).end if logs else 0
+
     def _agree(self, partition: str, copy: _Copy, other: _Copy, start: int, end: int) -> bool:
         if self._compacts is not None and self._compacts(partition):
             return _agree_in_records(copy, other, start, end)
@@ -132,7 +176,7 @@ class FaultAtlas:
         """Return whether any byte of this file of that broker may change."""
         partition = _partition_of(path)
         if partition is not None:
-            return any(each != broker for each in self.good_copies(partition))
+            return self._may_lose_copy(broker, partition)
         if not path.endswith(_OF_THE_DIRECTORY):
             return False
         directory = path.rpartition("/")[0] + "/"
@@ -166,9 +210,13 @@ class FaultAtlas:
         for partition in sorted(set(partitions)):
             if broker not in self._copies(partition):
                 continue  # nothing durable of it to lose
-            if not any(each != broker for each in self.good_copies(partition)):
+            if not self._may_lose_copy(broker, partition):
                 return False
         return True
+
+    def _may_lose_copy(self, broker: int, partition: str) -> bool:
+        saved = any(each != broker for each in self.good_copies(partition))
+        return saved and all(each == broker for each in self.betrayed(partition))
 
     # ---- what is done
 

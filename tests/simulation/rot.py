@@ -30,6 +30,7 @@ class Rots:
             cluster.disks,
             committed=self._committed,
             eligible=self._eligible,
+            trusted=self._trusted,
             compacts=lambda name: _topic_partition(name).topic in invariants.store.compacting,
         )
 
@@ -100,6 +101,18 @@ class Rots:
         ]
         isr, elr = self._vouched(name)
         return [broker_id for broker_id in (*isr, *elr) if broker_id not in refuse]
+
+    def _trusted(self, partition: str) -> dict[int, bool]:
+        """Members of ISR and ELR must have all; others must not have what would pass for sound when
+        they come back: those of them that know that theirs does not hold are not let in."""
+        name = _topic_partition(partition)
+        members = [broker_id for ids in self._vouched(name) for broker_id in ids]
+        aware = [broker_id for broker_id, replica in self._replicas(name) if replica.repair.needed]
+        return {
+            broker_id: broker_id in members
+            for broker_id in self._cluster.ids
+            if broker_id in members or broker_id not in aware
+        }
 
     def _replicas(self, name: TopicPartition) -> list[tuple[int, Partition]]:
         return [

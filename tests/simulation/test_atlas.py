@@ -91,6 +91,47 @@ def test_a_copy_that_may_not_lead_saves_nothing() -> None:
     assert atlas.may_corrupt(1, SEGMENT)
 
 
+def test_a_second_copy_stays_while_a_bad_one_is_counted_on() -> None:
+    disks, _ = make(10, 10, 10)
+    trusted = {1: True, 2: True, 3: True}
+    atlas = FaultAtlas(disks, trusted=lambda _: trusted)
+    assert all(atlas.may_wipe(broker) for broker in disks)
+    disks[1].corrupt(SEGMENT, 100, 1)
+    assert atlas.betrayed(P) == [1]
+    assert [atlas.may_wipe(broker) for broker in disks] == [True, False, False]
+    assert atlas.may_corrupt(1, SEGMENT)
+    assert not atlas.may_corrupt(2, SEGMENT)
+    del trusted[1]
+    assert atlas.may_corrupt(2, SEGMENT)
+    trusted[1] = False  # it is out, knows of nothing, and may come back
+    assert not atlas.may_corrupt(2, SEGMENT)
+
+
+def test_who_is_counted_on_and_has_nothing_has_a_bad_copy() -> None:
+    disks, _ = make(10, 10, 4)
+    disks[4] = MemoryFiles()
+    trusted = {1: True, 2: True, 3: False, 4: False}
+    atlas = FaultAtlas(disks, committed=lambda _: 10, trusted=lambda _: trusted)
+    assert atlas.betrayed(P) == []
+    trusted[3] = True
+    assert atlas.betrayed(P) == [3]
+    trusted[4] = True
+    assert atlas.betrayed(P) == [3, 4]
+
+
+def test_what_is_in_the_page_cache_is_not_lost() -> None:
+    disks, logs = make(10, 10)
+    for log in logs.values():
+        log.append_as_follower(follower_batches((10, 1, 1)))
+    sync(logs[2])
+    trusted = {1: True, 2: True}
+    atlas = FaultAtlas(disks, committed=lambda _: 11, trusted=lambda _: trusted)
+    assert atlas.good_copies(P) == [2]
+    assert atlas.betrayed(P) == []
+    disks[1].crash()
+    assert atlas.betrayed(P) == [1]
+
+
 def test_offsets_and_epochs_are_outside_the_checksum_but_compared() -> None:
     disks, _ = make(5, 5, 5)
     for offset in (7, 15):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import NamedTuple
 
 from oncelog_broker.log.segment import LOG_SUFFIX
 from oncelog_protocol.records.batch import verify_crc
-from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.atlas import Rot
 from simulation.cluster import SimCluster
@@ -72,27 +72,42 @@ def test_rot_is_found_and_mended_wherever_it_strikes() -> None:
     assert len(struck) == 4
 
 
-def test_the_last_good_copy_does_not_rot() -> None:
+def test_only_one_copy_that_is_counted_on_is_bad_at_a_time() -> None:
+    """Seed 156293846: one of three rotted, the leader lost its disk, and before anybody knew the
+    disk of the third could not be written to. It left an ISR of two with nothing whole in it."""
     loop = SimLoop(5)
 
     async def story() -> None:
         world = await _in_sync(loop, Knobs(partitions=1, log_scrub_interval_ms=600_000), writes=5)
         cluster, rots = world.cluster, world.rots
         chance = SeededEntropy(4)
-        hurt = []
-        for broker_id in (1, 2, 3):
-            for _ in range(20):
-                rot = rots.strike(chance, broker_id, tails_too=True)
-                if rot is not None and rot.path.endswith(LOG_SUFFIX):
-                    hurt.append(broker_id)
-                    break
-        assert hurt == [1, 2]
-        assert not rots.atlas.may_wipe(3)
-        assert TopicPartition("t", 0) in [
-            replica.topic_partition for replica in cluster.brokers[3].replicas.partitions()
-        ]
+        assert _hurt(rots, chance, 1)
+        assert not _hurt(rots, chance, 2)
+        assert [rots.atlas.may_wipe(broker_id) for broker_id in cluster.ids] == [True, False, False]
+        cluster.crash_broker(1)  # out of the ISR, and without knowing what it will come back with
+        await until(lambda: 1 not in _isr(cluster), timeout_s=30, what="a smaller ISR")
+        assert not _hurt(rots, chance, 2)
+        cluster.start_broker(1)  # the start finds it
+        await until(rots.mended, timeout_s=30, what="mended")
+        assert _hurt(rots, chance, 2)
 
     loop.run(story())
+
+
+def _isr(cluster: SimCluster) -> list[int]:
+    data = cluster.partition_state("t", 0)
+    assert data is not None
+    isr: list[int] = json.loads(data)["isr"]
+    return isr
+
+
+def _hurt(rots: Rots, chance: SeededEntropy, broker_id: int) -> bool:
+    """Let a log of one broker rot, if that may be."""
+    for _ in range(20):
+        rot = rots.strike(chance, broker_id, tails_too=True)
+        if rot is not None and rot.path.endswith(LOG_SUFFIX):
+            return True
+    return False
 
 
 def test_rot_may_strike_before_anybody_has_looked() -> None:
