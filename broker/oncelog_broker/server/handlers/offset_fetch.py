@@ -11,6 +11,7 @@ from oncelog_broker.server.authorizer import DESCRIBE, GROUP, TOPIC, Authorizer
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.errors import (
     NO_ERROR,
+    ApiError,
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
 )
@@ -45,11 +46,22 @@ class OffsetFetchHandler:
 
         def answer(response: OffsetFetchResponse) -> None:
             if response.error_code == NO_ERROR:
-                seen = (self._seen(context, topic, request) for topic in response.topics)
-                response.topics = [topic for topic in seen if topic is not None]
+                response = self._shown(context, response, request)
             respond(response)
 
         self._groups.fetch_offsets(request, answer)
+
+    def _shown(
+        self, context: RequestContext, response: OffsetFetchResponse, request: OffsetFetchRequest
+    ) -> OffsetFetchResponse:
+        """Return what the principal may see of an answer, which may have waited until the ACLs in
+        force were not known here any more."""
+        try:
+            seen = [self._seen(context, topic, request) for topic in response.topics]
+        except ApiError as error:
+            return OffsetFetchResponse(error.code)
+        response.topics = [topic for topic in seen if topic is not None]
+        return response
 
     def _seen(
         self,

@@ -6,7 +6,9 @@ import pytest
 
 from oncelog_broker.server.authorizer import DESCRIBE, GROUP, TOPIC
 from oncelog_broker.server.handlers.offset_fetch import OffsetFetchHandler
+from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import (
+    BrokerNotAvailableError,
     GroupAuthorizationFailedError,
     NotCoordinatorError,
     TopicAuthorizationFailedError,
@@ -51,6 +53,25 @@ def test_what_may_not_be_seen_is_refused_by_name() -> None:
         ("secret", [(0, -1, forbidden), (1, -1, forbidden)]),
         ("t", [(0, 3, 0), (9, -1, 0)]),
     ]
+
+
+class Forgetful(Only):
+    """It knows who may see a group, and the ACLs of topics no more when the answer comes."""
+
+    def authorize(
+        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
+        if resource_type == TOPIC:
+            raise BrokerNotAvailableError
+        return super().authorize(context, operation, resource_type, resource_name)
+
+
+def test_an_answer_whose_topics_cannot_be_judged_any_more_is_a_refusal() -> None:
+    """Seed 1300003 of the simulator: nobody was answered, and the coordinator logged an error."""
+    handler = OffsetFetchHandler(committed().groups, Forgetful((DESCRIBE, GROUP, "g")))
+    response = answer(handler, OffsetFetchRequest("g", None))
+    assert response.error_code == BrokerNotAvailableError.code
+    assert response.topics == []
 
 
 def test_refusals_of_the_coordinator_pass() -> None:
