@@ -103,15 +103,15 @@ chaos-spark: setup ## MESSAGES=20000 ROUNDS=4: Spark drivers, tasks, executors, 
 
 sim: setup ## SEED=17 LOG=1: one seed replays a cluster; FAULTS=, SKIP=, TRACE=, HISTORY=
 	@$(SIMULATION) run $(SEED) --seconds $(SECONDS_SIMULATED) --faults "$(FAULTS)" --skip "$(SKIP)" \
-		$(if $(LOG),--log) $(if $(TRACE),--trace $(abspath $(TRACE))) \
+		--knobs "$(KNOBS)" $(if $(LOG),--log) $(if $(TRACE),--trace $(abspath $(TRACE))) \
 		$(if $(HISTORY),--history $(abspath $(HISTORY)))
 
 sim-campaign: setup ## SEEDS=100 FROM=1: many seeds on all cores; ends with one JSON line
 	@$(SIMULATION) campaign --seeds $(SEEDS) --from $(FROM) --seconds $(SECONDS_SIMULATED) \
-		$(if $(KEPT),--kept)
+		--knobs "$(KNOBS)" $(if $(KEPT),--kept)
 
 sim-shrink: setup ## SEED=17: the fewest faults with which a failing seed still fails
-	@$(SIMULATION) shrink $(SEED) --seconds $(SECONDS_SIMULATED)
+	@$(SIMULATION) shrink $(SEED) --seconds $(SECONDS_SIMULATED) --knobs "$(KNOBS)"
 
 sim-replay: setup ## SEEDS=100: the same trace hash three times, under three hash seeds
 	@$(SIMULATION) replay --seeds $(SEEDS)

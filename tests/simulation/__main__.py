@@ -26,9 +26,11 @@ from typing import Any, TextIO
 
 from oncelog.history_events import json_lines
 from simulation.campaign import SAFETY_S, Options, Result, run_quietly, run_seed
+from simulation.knobs import Knobs
 from simulation.replay import different
 from simulation.shrink import shrink
 
+KNOBS_HELP = "these instead of what is drawn, such as secured=1,groups=0"
 SEEDS_FILE = Path(__file__).parent / "seeds.txt"
 
 
@@ -39,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     run = commands.add_parser("run", help="one seed")
     run.add_argument("seed")
     run.add_argument("--seconds", type=float, default=SAFETY_S, help="of the safety phase")
+    run.add_argument("--knobs", default="", help=KNOBS_HELP)
     run.add_argument("--faults", default="", help="only these, with commas")
     run.add_argument("--skip", default="", help="ids of faults to leave out, with commas")
     run.add_argument("--log", action="store_true", help="print what the product logs")
@@ -49,12 +52,14 @@ def main(arguments: list[str] | None = None) -> int:
     campaign.add_argument("--seeds", type=int, default=100)
     campaign.add_argument("--from", dest="first", type=int, default=1)
     campaign.add_argument("--seconds", type=float, default=SAFETY_S)
+    campaign.add_argument("--knobs", default="", help=KNOBS_HELP)
     campaign.add_argument("--jobs", type=int, default=os.cpu_count())
     campaign.add_argument("--kept", action="store_true", help="the seeds of seeds.txt too")
     campaign.set_defaults(act=run_campaign)
     shrunk = commands.add_parser("shrink", help="leave out faults while a seed still fails")
     shrunk.add_argument("seed")
     shrunk.add_argument("--seconds", type=float, default=SAFETY_S)
+    shrunk.add_argument("--knobs", default="", help=KNOBS_HELP)
     shrunk.set_defaults(act=run_shrink)
     replay = commands.add_parser("replay", help="the same traces under three hash seeds")
     replay.add_argument("--seeds", type=int, default=100)
@@ -82,6 +87,7 @@ def run_one(given: argparse.Namespace) -> int:
         options = Options(
             safety_s=given.seconds,
             faults=_names(given.faults) or None,
+            forced=Knobs.read(given.knobs),
             skip=frozenset(_names(given.skip)),
             trace=None if trace is None else trace.write,
             logs=print if given.log else None,
@@ -102,24 +108,27 @@ def run_one(given: argparse.Namespace) -> int:
         f"{result.steps} steps, {len(result.events)} events of clients"
     )
     print(f"  trace {result.trace_hash}")
-    _print_problems(result, given.seconds)
+    _print_problems(result, given.seconds, given.knobs)
     return 0 if result.clean else 1
 
 
-def _print_problems(result: Result, seconds: float) -> None:
+def _print_problems(result: Result, seconds: float, knobs: str) -> None:
     for problem in result.problems[:20]:
         print(f"  {problem}")
     if len(result.problems) > 20:
         print(f"  and {len(result.problems) - 20} more")
     if result.problems:
-        replay, smaller = (_make(goal, result.seed, seconds) for goal in ("sim", "sim-shrink"))
+        replay, smaller = (
+            _make(goal, result.seed, seconds, knobs) for goal in ("sim", "sim-shrink")
+        )
         print(f"  replay: {replay}   shrink: {smaller}")
 
 
-def _make(goal: str, seed: int | str, seconds: float) -> str:
+def _make(goal: str, seed: int | str, seconds: float, knobs: str) -> str:
     """Return the command that runs a seed as it was run here."""
     time = "" if seconds == SAFETY_S else f" SECONDS_SIMULATED={seconds:g}"
-    return f"make {goal} SEED={seed}{time}"
+    forced = f' KNOBS="{knobs}"' if knobs else ""
+    return f"make {goal} SEED={seed}{time}{forced}"
 
 
 def _open(files: ExitStack, path: str | None) -> TextIO | None:
@@ -151,7 +160,7 @@ def run_campaign(given: argparse.Namespace) -> int:
     faults: Counter[str] = Counter()
     failed: list[int | str] = []
     simulated_s = 0.0
-    for done, result in enumerate(_results(seeds, given.seconds, given.jobs), 1):
+    for done, result in enumerate(_results(seeds, given), 1):
         if done % 50 == 0:
             print(f"{done} seeds, {len(failed)} failed", file=sys.stderr, flush=True)
         coverage.update(result.coverage)
@@ -160,7 +169,7 @@ def run_campaign(given: argparse.Namespace) -> int:
         if not result.clean:
             failed.append(result.seed)
             print(f"seed {result.seed} FAILED  ({result.knobs})")
-            _print_problems(result, given.seconds)
+            _print_problems(result, given.seconds, given.knobs)
             sys.stdout.flush()
     for name, count in sorted(faults.items()):
         coverage[f"fault_{name}"] = count
@@ -177,14 +186,16 @@ def run_campaign(given: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _results(seeds: list[int | str], seconds: float, jobs: int) -> Iterator[Result]:
-    if jobs <= 1 or len(seeds) == 1:
+def _results(seeds: list[int | str], given: argparse.Namespace) -> Iterator[Result]:
+    forced = Knobs.read(given.knobs)
+    if given.jobs <= 1 or len(seeds) == 1:
         for seed in seeds:
-            yield run_quietly(seed, seconds)
+            yield run_quietly(seed, given.seconds, forced)
         return
     # Fresh interpreters: no state of this one, and the same hash seed as it was given.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(run_quietly, seeds, [seconds] * len(seeds))
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        count = len(seeds)
+        yield from pool.map(run_quietly, seeds, [given.seconds] * count, [forced] * count)
 
 
 def kept_seeds(path: Path = SEEDS_FILE) -> list[int | str]:
@@ -196,7 +207,8 @@ def kept_seeds(path: Path = SEEDS_FILE) -> list[int | str]:
 
 def run_shrink(given: argparse.Namespace) -> int:
     """Search the fewest faults with which a seed still breaks the same promise."""
-    found = shrink(_seed(given.seed), Options(safety_s=given.seconds), say=print)
+    options = Options(safety_s=given.seconds, forced=Knobs.read(given.knobs))
+    found = shrink(_seed(given.seed), options, say=print)
     if found is None:
         print(f"seed {given.seed} is clean: nothing to shrink")
         return 0
@@ -204,7 +216,8 @@ def run_shrink(given: argparse.Namespace) -> int:
     print(f"{len(result.fault_ids)} faults are left: {_counts(result.faults)}")
     for problem in result.problems[:20]:
         print(f"  {problem}")
-    print(f"  {_make('sim', given.seed, found.seconds)} SKIP={','.join(found.skipped)}")
+    command = _make("sim", given.seed, found.seconds, given.knobs)
+    print(f"  {command} SKIP={','.join(found.skipped)}")
     return 1
 
 

@@ -214,13 +214,14 @@ def arguments(name: str) -> dict[str, Any]:
 def run_without(name: str, seed: int, *, ablate: bool = True) -> Result:
     """Run one seed of one switch; ``ablate=False`` is the same run with the rule in force."""
     ablation = SWITCHES[name]
-    drawn = Knobs.draw(SeededEntropy(seed).fork("knobs"))
+    drawn = Knobs.draw(SeededEntropy(seed).fork("knobs"), {"secured": False})
+    drawn = replace(drawn, **ablation.knobs)
     return run_seed(
         seed,
         Options(
             safety_s=SAFETY_S,
             faults=ablation.faults,
-            knobs=replace(drawn, **(ablation.knobs | (ablation.without if ablate else {}))),
+            knobs=replace(drawn, **(ablation.without if ablate else {})),
             safeguards=arguments(name) if ablate else {},
         ),
     )

@@ -27,6 +27,7 @@ from simulation import gray_faults as _gray  # noqa: F401
 from simulation import group_faults as _of_groups  # noqa: F401
 from simulation import identity_faults as _identity  # noqa: F401
 from simulation import retention_invariants
+from simulation import security_faults as _of_security  # noqa: F401
 from simulation import topic_faults as _of_topics  # noqa: F401
 from simulation import txn_strikes as _of_transactions  # noqa: F401
 from simulation.checkers.verdict import failures, verdict
@@ -40,6 +41,7 @@ from simulation.invariants import Invariants, InvariantViolation
 from simulation.knobs import Knobs
 from simulation.loop import SimLoop, SimulationError, until
 from simulation.nemesis import Nemesis
+from simulation.security_workload import SecurityWorkload
 from simulation.shared_txn_workload import Owner
 from simulation.shunning import shunned as _of_evidence  # noqa: F401
 from simulation.stall_invariants import StallInvariants
@@ -78,6 +80,12 @@ CLONE_LOG_LINES = (r"is registered by another process",)
 """The alarm of a broker that lost its session while a clone of its directories waited for that: it
 ends, for the other one has its id."""
 
+SECURED_LOG_LINES = (
+    r"^clients_refused ",
+    r"(AuthorizationFailed|AuthenticationFailed)Error",
+)
+"""Alarms of a broker that cannot know what was revoked, and of clients that are refused."""
+
 FENCING = frozenset({"hijack", "pause_txn_client", "late_requests"})
 
 ROT_LOG_LINES = (
@@ -101,6 +109,8 @@ class Options:
     skip: Collection[str] = ()
     """Ids of faults that are left out: see ``Nemesis``."""
     knobs: Knobs | None = None
+    forced: dict[str, Any] = field(default_factory=dict)
+    """These knobs instead of what the seed draws."""
     safeguards: dict[str, Any] = field(default_factory=dict)
     """More arguments for every ``Broker``: rules to switch off."""
     trace: Callable[[str], object] | None = None
@@ -152,9 +162,9 @@ def run_seed(seed: int | str, options: Options | None = None) -> Result:
     return run.result()
 
 
-def run_quietly(seed: int | str, seconds: float) -> Result:
+def run_quietly(seed: int | str, seconds: float, forced: dict[str, Any] | None = None) -> Result:
     """Return a result without its events, for those who run many in other processes."""
-    result = run_seed(seed, Options(safety_s=seconds))
+    result = run_seed(seed, Options(safety_s=seconds, forced=forced or {}))
     result.events.clear()
     return result
 
@@ -166,7 +176,7 @@ class Run:
         self.seed = seed
         self.options = options
         self.entropy = SeededEntropy(seed)
-        self.knobs = options.knobs or Knobs.draw(self.entropy.fork("knobs"))
+        self.knobs = options.knobs or Knobs.draw(self.entropy.fork("knobs"), options.forced)
         self.loop = SimLoop(seed)
         self.loop.keep_trace = True
         self.loop.trace_sink = options.trace
@@ -196,6 +206,9 @@ class Run:
             name = f"client-owner-{number}"
             chance = self.entropy.fork("transactions").fork(name)
             txns.clients.append(Owner(txns, name, f"shared-{number}", chance))
+        self.security = SecurityWorkload(
+            cluster, self.entropy.fork("security"), self._note, workload.partitions_of(TOPIC)
+        )
         await cluster.start()
         await workload.create_topic()
         await txns.create_topics()
@@ -210,10 +223,12 @@ class Run:
             skip=self.options.skip,
             groups=groups,
             txns=txns,
+            security=self.security,
         )
         workload.start()
         groups.start()
         txns.start()
+        self.security.start()
         self.nemesis.start()
         await self._while_safe(checking, asyncio.sleep(self.options.safety_s))
         await self.nemesis.stop()
@@ -292,6 +307,8 @@ class Run:
             self.coverage.hit("core_of_two")
             cluster.start_broker(dead)
         await cluster.converged(timeout_s=CONVERGE_S)
+        await self.security.restore(timeout_s=CONVERGE_S)
+        await self.security.stop(timeout_s=CONVERGE_S)
         await workload.stop(timeout_s=CONVERGE_S)
         await self._end_transactions(workload, txns)
         await workload.probe(timeout_s=CONVERGE_S)
@@ -413,11 +430,14 @@ class Run:
             self.problems += self.nemesis.skipped
         self.problems += [f"client raised {error!r}" for error in workload.failures]
         self.problems += [f"member raised {error!r}" for error in groups.failures]
+        self.problems += [f"subject raised {error!r}" for error in self.security.failures]
         self.problems += [f"transactional client raised {error!r}" for error in txns.failures]
         self.coverage.hit("txn_markers_commit", self.invariants.txns.committed)
         self.coverage.hit("txn_markers_abort", self.invariants.txns.aborted)
         if txns.late is not None:
             self.coverage.hit("txn_requests_again", txns.late.sent)
+        for what, times in self.security.counts.items():
+            self.coverage.hit(what, times)
         for what, times in txns.counts.items():
             self.coverage.hit(f"txn_{what}", times)
         self.problems += [
@@ -434,6 +454,8 @@ class Run:
             allowed += CLONE_LOG_LINES
         if FENCING.intersection(applied):
             allowed += FENCED_LOG_LINES
+        if self.knobs.secured:
+            allowed += SECURED_LOG_LINES
         return allowed
 
     def _offsets_expire_after_s(self) -> float | None:

@@ -21,6 +21,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from oncelog.security import Security
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ListenerConfig
 from oncelog_broker.coordinator.result import CoordinatorRecord
@@ -31,10 +32,12 @@ from oncelog_protocol.messages.replication import TopicOverrides, UpdateMetadata
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy, SeededEntropy
 from oncelog_testing.memory.files import Keep, MemoryFiles
+from oncelog_testing.memory.store import MemoryMetadataStore
 from oncelog_testing.memory.zookeeper import Delay, MemoryZooKeeper
 from simulation.knobs import Knobs
 from simulation.loop import Process, ProcessKilledError, SimLoop, until
 from simulation.network import Network
+from simulation.secured import APP, MECHANISM, broker_settings, secure, security_of
 from simulation.store import SimMetadataStore
 
 logger = logging.getLogger("simulation")
@@ -45,6 +48,8 @@ RESTART_S = 0.5
 STOP_S = 20.0
 LOAD_PIECES = 8
 JOB_HANGS_S = 20.0
+SUBJECTS_TOPIC = "t"
+"""The subjects of a secured run have rights on this topic, the workload's."""
 
 
 class SimClock:
@@ -150,6 +155,7 @@ class SimCluster:
 
     async def start(self) -> None:
         """Start them all; return when each knows every other."""
+        await self.secure(self.zookeeper)
         for broker_id in self.ids:
             self.loop.create_task(self._supervise(broker_id), name=f"supervisor-{broker_id}")
             self._wanted[broker_id].set()
@@ -218,14 +224,18 @@ class SimCluster:
     def config(self, broker_id: int) -> BrokerConfig:
         """Return the settings of one broker."""
         address = self.network.hosts[self.host(broker_id)].address
+        sasl: list[Any] = [str(MECHANISM)] if self.knobs.secured else []
+        secured: dict[str, Any] = {}
+        if self.knobs.secured:
+            secured = broker_settings(broker_id, self.knobs.security_stale_max_ms)
         return BrokerConfig(
             broker_id=broker_id,
             log_dirs=[f"{DATA}/{index}" for index in range(self.knobs.log_dirs)],
             listeners=[
-                ListenerConfig(name="internal", host=address, port=9001),
-                ListenerConfig(name="external", host=address, port=9002),
+                ListenerConfig(name="internal", host=address, port=9001, sasl_mechanisms=sasl),
+                ListenerConfig(name="external", host=address, port=9002, sasl_mechanisms=sasl),
             ],
-            **self.knobs.broker_settings() | self._settings,
+            **self.knobs.broker_settings() | secured | self._settings,
         )
 
     def _job_delay(self, broker_id: int) -> float:
@@ -384,6 +394,24 @@ class SimCluster:
     async def converged(self, *, timeout_s: float) -> None:
         """Wait until ``settled``."""
         await until(self.settled, timeout_s=timeout_s, what="all brokers serving")
+
+    async def secure(self, zookeeper: MemoryZooKeeper) -> None:
+        """Give a store its first users and ACLs, if the run is secured."""
+        if not self.knobs.secured:
+            return
+
+        async def write() -> None:
+            store = MemoryMetadataStore(zookeeper)
+            await store.start()
+            await secure(store, self.entropy.fork("secured"), self.ids, SUBJECTS_TOPIC)
+            await store.close()
+
+        await self.zookeeper_process.call(write(), "secure")
+
+    @property
+    def security(self) -> Security | None:
+        """Return how clients authenticate as the application; None: nobody does."""
+        return security_of(APP) if self.knobs.secured else None
 
     @property
     def bootstrap(self) -> str:

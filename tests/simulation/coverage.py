@@ -71,6 +71,7 @@ _MEMBERSHIP = "oncelog_controller.broker_lifecycle"
 _SENDER = "oncelog.producer.outcomes"
 _FETCHER = "oncelog.consumer.fetcher"
 
+_LISTENER = "oncelog_broker.server.listener"
 _CLEANER = "oncelog_broker.log.cleaner"
 _INTERNAL = "oncelog_broker.server.internal_topics"
 _ENGINE = "oncelog_broker.coordinator.engine"
@@ -276,6 +277,22 @@ FROM_LOGS: tuple[Sight, ...] = (
         "oncelog.consumer.group.coordinator",
         "group %s: broker %d does not coordinate it now (%s), looking for who does",
     ),
+    # security
+    Sight("acls_changed", "oncelog_broker.server.acl_authorizer", "acls_changed"),
+    Sight(
+        "users_changed",
+        "oncelog_broker.server.users",
+        "users_changed",
+        lambda f: f["changed"] > 0,
+    ),
+    Sight(
+        "authentication_failed",
+        "oncelog_broker.server.handlers.authenticate",
+        "authentication_failed",
+    ),
+    Sight("connection_of_changed_user", _LISTENER, "connection_refused", _says("reason", "user")),
+    Sight("clients_refused", "oncelog_broker.security_watch", "clients_refused"),
+    Sight("clients_served_again", "oncelog_broker.security_watch", "clients_served_again"),
     # transactions
     Sight("txn_timed_out", _TXNS, "transaction_timed_out"),
     Sight("transactional_ids_expired", _TXNS, "transactional_ids_expired"),

@@ -105,6 +105,7 @@ class GroupWorkload:
             )
             consumer = Consumer(
                 bootstrap_servers=cluster.bootstrap,
+                security=cluster.security,
                 group_id=group,
                 request_timeout_ms=knobs.request_timeout_ms,
                 connect_timeout_ms=1000,
@@ -137,7 +138,10 @@ class GroupWorkload:
 
         async def ask() -> None:
             async with Consumer(
-                bootstrap_servers=self.cluster.bootstrap, group_id="g1", entropy=entropy
+                bootstrap_servers=self.cluster.bootstrap,
+                security=self.cluster.security,
+                group_id="g1",
+                entropy=entropy,
             ) as consumer:
                 await consumer.committed([TopicPartition(self.topics[0], 0)])
 
@@ -273,6 +277,7 @@ class Member:
         return Consumer(
             *topics,
             bootstrap_servers=cluster.bootstrap,
+            security=cluster.security,
             client_id=self.name,
             group_id=self.group,
             group_instance_id=self.instance_id,

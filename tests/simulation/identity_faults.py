@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from oncelog_broker.app import Broker
-from oncelog_broker.config import BrokerConfig, ListenerConfig
+from oncelog_broker.config import BrokerConfig
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_controller.store import NodeStat
 from oncelog_controller.znodes import BROKER_IDS, broker_path
@@ -65,10 +65,7 @@ def elsewhere(cluster: SimCluster, broker_id: int, process: Process, name: str) 
     """Return the settings of a broker, on another host."""
     address = cluster.network.hosts[name].address
     config = cluster.config(broker_id)
-    listeners = [
-        ListenerConfig(name=listener.name, host=address, port=listener.port)
-        for listener in config.listeners
-    ]
+    listeners = [listener.model_copy(update={"host": address}) for listener in config.listeners]
     return config.model_copy(update={"listeners": listeners})
 
 
@@ -93,6 +90,7 @@ async def stranger(cluster: SimCluster, broker_id: int) -> None:
         network.add_host(STRANGER)
     process = network.start(STRANGER)
     zookeeper = cluster.zookeeper_process.run(MemoryZooKeeper)
+    await cluster.secure(zookeeper)
     store = SimMetadataStore(
         zookeeper,
         process=process,

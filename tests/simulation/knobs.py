@@ -6,12 +6,15 @@ live where sizes are tiny and time-outs meet. ``Knobs()`` is a calm cluster, for
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from oncelog.producer.safeguards import SAFE, ProducerSafeguards
 from oncelog_runtime.entropy import Entropy
 from unsafe.producer import UNSAFE
+
+_TRUTH = {"0": False, "False": False, "1": True, "True": True}
 
 STRATEGIES = (
     "cooperative-sticky",
@@ -113,6 +116,9 @@ class Knobs:
     transactional_id_expiration_ms: int = 604_800_000
     producer_epoch_max: int = 32_766
     """At which epoch a transactional id gets another producer id."""
+    secured: bool = False
+    """Brokers and clients authenticate, and ACLs decide; see ``secured``."""
+    security_stale_max_ms: int = 3000
     reinit_after_indefinite: bool = True
     """A rule of producers, which an ablation turns."""
     indefinite_stays_indefinite: bool = True
@@ -121,8 +127,8 @@ class Knobs:
     """One of consumers."""
 
     @classmethod
-    def draw(cls, entropy: Entropy) -> Knobs:
-        """Draw the values of a seed."""
+    def draw(cls, entropy: Entropy, forced: Mapping[str, Any] | None = None) -> Knobs:
+        """Draw the values of a seed; those that are ``forced`` stand instead of what is drawn."""
         rare = entropy.random
         pick = entropy.choice
         drawn = cls(
@@ -180,7 +186,8 @@ class Knobs:
             delete_retention_ms=pick([1000, 86_400_000]),
             idempotent=rare() < 0.85,
         )
-        return drawn._with_transactions(entropy)._bounded()
+        drawn = drawn._with_transactions(entropy)._with_security(entropy)
+        return replace(drawn, **(forced or {}))._bounded()
 
     def _with_transactions(self, entropy: Entropy) -> Knobs:
         """Add those who write in transactions; they are drawn last: older seeds stay themselves."""
@@ -200,11 +207,18 @@ class Knobs:
             retention_ms=pick([86_000_000, 604_800_000]),
         )
 
+    def _with_security(self, entropy: Entropy) -> Knobs:
+        """Secure one run in four; drawn last of all, so that the others stay themselves."""
+        secured, stale_max_ms = entropy.random() < 0.25, entropy.choice([1000, 3000])
+        return replace(self, secured=secured, security_stale_max_ms=stale_max_ms)
+
     def _bounded(self) -> Knobs:
         """Bound them, so that no seed takes much longer than the others."""
         bounded = self
         if bounded.groups or bounded.transactional:  # who send and poll too
             bounded = replace(bounded, clients=bounded.clients - 1)
+        if bounded.secured:  # subjects work besides
+            bounded = replace(bounded, clients=max(1, bounded.clients - 1))
         if bounded.tellers + bounded.copiers + bounded.owners > 1:
             bounded = replace(bounded, clients=1, groups=min(bounded.groups, 1))
         if bounded.copiers:  # whose offsets are lost does its work again
@@ -217,6 +231,22 @@ class Knobs:
                 batch_size=max(bounded.batch_size, 2000),
             )
         return bounded
+
+    @classmethod
+    def read(cls, text: str) -> dict[str, Any]:
+        """Return the values that a text such as "secured=1 clients=2" names, to be forced.
+
+        :raises ValueError: there is no such knob, or it cannot have such a value.
+        """
+        calm = cls()
+        values: dict[str, Any] = {}
+        for each in text.replace(",", " ").split():
+            name, _, value = each.partition("=")
+            if name not in cls.__dataclass_fields__:
+                raise ValueError(f"{name} is no knob: see tests/simulation/knobs.py")
+            known = getattr(calm, name)
+            values[name] = _TRUTH[value] if isinstance(known, bool) else type(known)(value)
+        return values
 
     def describe(self) -> str:
         """Return the values that are not the calm ones."""

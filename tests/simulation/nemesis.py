@@ -32,6 +32,7 @@ from simulation.cluster import DATA, SimCluster
 from simulation.group_workload import GroupWorkload
 from simulation.invariants import Invariants
 from simulation.rot import Rots
+from simulation.security_workload import SecurityWorkload
 from simulation.txn_workload import TxnWorkload
 
 Fault = Callable[["Nemesis"], Awaitable[None]]
@@ -51,13 +52,24 @@ def fault(function: F) -> F:
     return function
 
 
+OF_SECURITY: dict[str, None] = {}
+"""Those of secured runs: they are drawn there only, so that other runs stay what they are."""
+
+
+def security_fault(function: F) -> F:
+    """Register a fault that changes something in secured runs only."""
+    OF_SECURITY[function.__name__] = None
+    return fault(function)
+
+
 class Nemesis:
     """It breaks one cluster.
 
     :param invariants: know what is committed, and are told what rots.
     :param only: these faults instead of drawn ones.
     :param skip: ids of faults that are left out.
-    :param groups: consumers in groups, for faults that strike them; :param txns: the same.
+    :param groups: consumers in groups, for faults that strike them; :param txns: the same, and
+        ``security``.
     """
 
     def __init__(
@@ -70,8 +82,10 @@ class Nemesis:
         skip: Collection[str] = (),
         groups: GroupWorkload | None = None,
         txns: TxnWorkload | None = None,
+        security: SecurityWorkload | None = None,
     ) -> None:
         self.cluster = cluster
+        self.security = security
         self.groups = groups
         self.txns = txns
         self.invariants = invariants
@@ -85,10 +99,14 @@ class Nemesis:
         """What readers of topics that were made again left out: see ``topic_faults``."""
         self._skip = skip
         self.stopping = False
-        names = list(FAULTS)
+        names = [name for name in FAULTS if name not in OF_SECURITY]
         share = entropy.choice([0.15, 0.3, 0.6])
         drawn = [name for name in names if entropy.random() < share]
         self.faults = list(only) if only is not None else drawn or [entropy.choice(names)]
+        if only is None and cluster.knobs.secured:
+            chance = entropy.fork("security")
+            more = [name for name in OF_SECURITY if chance.random() < 0.6]
+            self.faults += more or [chance.choice(list(OF_SECURITY))]
         self._tasks: list[asyncio.Task[None]] = []
         self._destroyed_at_s: list[float] = []
         """When data was destroyed for good; shared by the views of ``_view``."""

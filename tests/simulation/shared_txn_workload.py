@@ -70,6 +70,7 @@ class Owner(TxnClient):
         workload, knobs = self.workload, self.workload.cluster.knobs
         begin = SharedTransaction.begin(
             bootstrap_servers=workload.cluster.bootstrap,
+            security=workload.cluster.security,
             transactional_id=self.transactional_id,
             tag=self.tag,
             timeout_ms=knobs.transaction_timeout_ms,

@@ -56,8 +56,9 @@ def test_every_sight_is_a_line_of_the_product(sight: Sight) -> None:
 @pytest.mark.parametrize("sight", FROM_LOGS, ids=lambda sight: sight.name)
 def test_every_condition_can_be_asked_of_its_line(sight: Sight) -> None:
     fields = product_lines()[sight.logger, sight.line]
-    if "records" in fields:
-        fields |= {"records": 3}
+    for number in ("records", "changed"):
+        if number in fields:
+            fields |= {number: 3}
     if sight.when is not None:
         assert isinstance(sight.when(fields), bool)
 

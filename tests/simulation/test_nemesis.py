@@ -27,6 +27,7 @@ from simulation.knobs import Knobs
 from simulation.loop import Process, SimLoop, until
 from simulation.nemesis import FAULTS, Nemesis
 from simulation.play import play
+from simulation.security_workload import SecurityWorkload
 from simulation.store import SimMetadataStore
 from simulation.txn_workload import TxnWorkload
 from simulation.workload import TOPIC, Workload
@@ -190,6 +191,11 @@ class Seen:
                 names.add(line.split()[1])
                 most = max(most, len(names))
         return most
+
+    def refused_users(self, *rights: str) -> set[str]:
+        """Return the subjects who were refused for want of one of these rights."""
+        words = [line.split() for line in self.lines if line.startswith("refused ")]
+        return {each[1] for each in words if each[2] in rights}
 
     @property
     def nobody_died(self) -> bool:
@@ -407,13 +413,26 @@ TXN_PROOFS: dict[str, Proof] = {
 }
 """With transactional clients in the run."""
 
+SECURITY_PROOFS: dict[str, Proof] = {
+    "revoke": lambda seen: bool(seen.refused_users("READ", "WRITE") & {"ann", "bob"}),
+    "grant": lambda seen: any(line.startswith("acknowledged eve ") for line in seen.lines),
+    "delete_user": lambda seen: (
+        seen.coverage["connection_of_changed_user"] > 0 and bool(seen.refused_users("PASSWORD"))
+    ),
+    "change_password": lambda seen: (
+        seen.coverage["connection_of_changed_user"] > 0
+        and any(line.startswith("acknowledged ") and ".2 " in line for line in seen.lines)
+    ),
+}
+"""In a secured run."""
+
 TRANSACTIONAL: dict[str, Any] = {
     "tellers": 2,
     "copiers": 1,
     "transaction_timeout_ms": 1500,
     "transaction_state_log_num_partitions": 1,
 }
-ALL_PROOFS = {**PROOFS, **GROUP_PROOFS, **TXN_PROOFS}
+ALL_PROOFS = {**PROOFS, **GROUP_PROOFS, **TXN_PROOFS, **SECURITY_PROOFS}
 
 
 class Stage:
@@ -425,6 +444,8 @@ class Stage:
         knobs = replace(KNOBS, **MORE) if grouped else KNOBS
         if TXN_PROOFS.keys() & faults:
             knobs = replace(knobs, **TRANSACTIONAL)
+        if SECURITY_PROOFS.keys() & faults:
+            knobs = replace(knobs, secured=True, security_stale_max_ms=1000)
         if "replace_disk" in faults:
             knobs = replace(knobs, log_dirs=2)
         self.cluster = SimCluster(loop, knobs, entropy)
@@ -440,6 +461,12 @@ class Stage:
             source=TOPIC,
             others=self.workload.partitions,
         )
+        self.security = SecurityWorkload(
+            self.cluster,
+            entropy.fork("security"),
+            self._note,
+            self.workload.partitions_of(TOPIC),
+        )
         self.nemesis = Nemesis(
             self.cluster,
             entropy.fork("nemesis"),
@@ -447,6 +474,7 @@ class Stage:
             only=faults,
             groups=self.groups,
             txns=self.txns,
+            security=self.security,
         )
         self.loop = loop
         loop.keep_trace = True
@@ -464,6 +492,7 @@ class Stage:
         self.workload.start()
         self.groups.start()
         self.txns.start()
+        self.security.start()
         self.loop.create_task(self._look(), name="look")
         self.loop.create_task(self._read(), name="read")
 
@@ -549,6 +578,8 @@ def test_a_fault_has_its_effect_and_is_taken_back(name: str) -> None:
         await stage.nemesis.stop()
         await stage.cluster.converged(timeout_s=CONVERGE_S)
         stage.assert_all_is_taken_back()
+        await stage.security.restore(timeout_s=CONVERGE_S)
+        await stage.security.stop(timeout_s=CONVERGE_S)
         await stage.workload.stop(timeout_s=CONVERGE_S)
         await stage.groups.stop(timeout_s=CONVERGE_S)
         await stage.txns.stop(timeout_s=CONVERGE_S)

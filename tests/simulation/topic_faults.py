@@ -48,14 +48,18 @@ class _Again:
         self.topic = name
         self.entropy = entropy
         self.bootstrap = nemesis.cluster.bootstrap
+        self.security = nemesis.cluster.security
         self.seen: dict[str, list[tuple[bytes, int]]] = {}
+
+    def _admin(self, name: str) -> Admin:
+        return Admin(self.bootstrap, security=self.security, entropy=self.entropy.fork(name))
 
     async def make(self) -> None:
         """The topic is there, and led."""
         replicas = self.nemesis.cluster.knobs.replication_factor
         while True:
             try:
-                async with Admin(self.bootstrap, entropy=self.entropy.fork("make")) as admin:
+                async with self._admin("make") as admin:
                     made = await admin.create_topics([NewTopic(self.topic, 1, replicas)])
                     if made[0].error is None:
                         return
@@ -67,7 +71,7 @@ class _Again:
 
     async def _is_there(self) -> bool:
         try:
-            async with Admin(self.bootstrap, entropy=self.entropy.fork("look")) as admin:
+            async with self._admin("look") as admin:
                 return self.topic in await admin.list_topics()
         except EXPECTED:
             return False
@@ -76,7 +80,7 @@ class _Again:
         """The topic is gone, as far as who is asked knows."""
         while True:
             try:
-                async with Admin(self.bootstrap, entropy=self.entropy.fork("delete")) as admin:
+                async with self._admin("delete") as admin:
                     (gone,) = await admin.delete_topics([self.topic])
                     if gone.error is None:
                         return
@@ -88,6 +92,7 @@ class _Again:
         """Write so many records, each acknowledged."""
         producer = Producer(
             self.bootstrap,
+            security=self.security,
             entropy=self.entropy.fork("write"),
             clock=self.nemesis.cluster.client_clock,
             linger_ms=0,
@@ -102,6 +107,7 @@ class _Again:
         consumer = Consumer(
             self.topic,
             bootstrap_servers=self.bootstrap,
+            security=self.security,
             group_id=group,
             auto_offset_reset="earliest",
             auto_commit_interval_ms=200,

@@ -118,7 +118,9 @@ class TxnWorkload:
 
         async def create() -> None:
             entropy = self.entropy.fork("admin")
-            async with Admin(self.cluster.bootstrap, entropy=entropy) as admin:
+            async with Admin(
+                self.cluster.bootstrap, security=self.cluster.security, entropy=entropy
+            ) as admin:
                 await admin.create_topics(
                     [
                         NewTopic(topic, partitions=count, replication_factor=replicas)
@@ -141,7 +143,9 @@ class TxnWorkload:
 
         async def create() -> None:
             entropy = self.entropy.fork(f"admin-{topic}")
-            async with Admin(self.cluster.bootstrap, entropy=entropy) as admin:
+            async with Admin(
+                self.cluster.bootstrap, security=self.cluster.security, entropy=entropy
+            ) as admin:
                 (made,) = await admin.create_topics([new])
                 if made.error and not isinstance(made.error, TopicAlreadyExistsError):
                     raise made.error
@@ -202,6 +206,7 @@ class TxnWorkload:
         self.audits += 1
         return Consumer(
             bootstrap_servers=self.cluster.bootstrap,
+            security=self.cluster.security,
             group_id=group,
             entropy=self.entropy.fork(f"auditor-{self.audits}"),
             history=HistoryRecorder(
@@ -326,6 +331,7 @@ class TxnClient:
         knobs = cluster.knobs
         producer = Producer(
             cluster.bootstrap,
+            security=cluster.security,
             client_id=self.name,
             transactional_id=self.transactional_id,
             transaction_timeout_ms=knobs.transaction_timeout_ms,
@@ -510,6 +516,7 @@ class Copier(TxnClient):
         return Consumer(
             self.workload.source,
             bootstrap_servers=cluster.bootstrap,
+            security=cluster.security,
             client_id=self.name,
             group_id=COPY_GROUP,
             enable_auto_commit=False,

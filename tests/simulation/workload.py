@@ -60,6 +60,10 @@ class Workload:
         """Return all that is written to."""
         return [TopicPartition(topic, p) for topic, n in self.topics.items() for p in range(n)]
 
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Return what is written to of one topic."""
+        return [place for place in self.partitions if place.topic == topic]
+
     async def create_topic(self) -> None:
         """Create the topics of the run."""
         process = self.cluster.client_process("admin")
@@ -72,7 +76,9 @@ class Workload:
 
         async def create() -> None:
             async with Admin(
-                self.cluster.bootstrap, entropy=self.cluster.entropy.fork("admin")
+                self.cluster.bootstrap,
+                security=self.cluster.security,
+                entropy=self.cluster.entropy.fork("admin"),
             ) as admin:
                 await admin.create_topics(
                     [
@@ -123,6 +129,7 @@ class Workload:
         async def send_each(recorder: HistoryRecorder, entropy: SeededEntropy) -> None:
             async with Producer(
                 self.cluster.bootstrap,
+                security=self.cluster.security,
                 entropy=entropy,
                 clock=self.cluster.client_clock,
                 history=recorder,
@@ -157,6 +164,7 @@ class Workload:
         async def read() -> None:
             async with Consumer(
                 bootstrap_servers=self.cluster.bootstrap,
+                security=self.cluster.security,
                 auto_offset_reset="earliest",
                 entropy=entropy,
                 history=recorder,
@@ -256,6 +264,7 @@ class Client:
         knobs = cluster.knobs
         producer = Producer(
             cluster.bootstrap,
+            security=cluster.security,
             entropy=entropy.fork(f"producer-{part}"),
             clock=cluster.client_clock,
             history=recorder,
@@ -325,6 +334,7 @@ class Client:
             rash = self.workload.cluster.knobs.transactional and entropy.random() < 0.2
             consumer = Consumer(
                 bootstrap_servers=self.workload.cluster.bootstrap,
+                security=self.workload.cluster.security,
                 auto_offset_reset="earliest",
                 isolation_level="read_uncommitted" if rash else "read_committed",
                 entropy=entropy.fork(f"consumer-{part}"),
