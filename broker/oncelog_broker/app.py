@@ -479,6 +479,7 @@ class Broker:
             settings=self.live,
             take_settings=self.live.take,
             authorizer=self.authorizer,
+            authorizer_name=self.config.authorizer,
             acls=self.acls,
             users=self.users,
             guarded=GuardedUsers(self.config.super_users, self.config.broker_principal),

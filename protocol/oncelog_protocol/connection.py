@@ -38,7 +38,14 @@ from oncelog_protocol.errors import (
     error_for,
 )
 from oncelog_protocol.frame import Frame, FrameReader, encode_frame
-from oncelog_protocol.identity import UNKNOWN, Identity, Introduction, misfit
+from oncelog_protocol.identity import (
+    UNKNOWN,
+    UNRECOGNISED,
+    Identity,
+    Introduction,
+    Recognition,
+    misfit,
+)
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from oncelog_protocol.quotas import NEVER_HELD
@@ -116,6 +123,8 @@ class ClientConnection:
         """API key to the version in use; empty until the handshake is answered."""
         self.found: Identity = UNKNOWN
         """Who answered the handshake; unknown before, and if it speaks only version 0."""
+        self.recognition: Recognition = UNRECOGNISED
+        """How this side was known when it shook hands: before it authenticated by SASL."""
         self._client_id = client_id
         self._meant = meant
         self._own_broker_id = own_broker_id
@@ -242,6 +251,7 @@ class ClientConnection:
             return
         self._asks_again = False
         self.found = Identity(answer.cluster_id, answer.broker_id)
+        self.recognition = recognition_in(answer)
         fault = misfit(self._meant, self.found)
         if fault or answer.error_code == RebootstrapRequiredError.code:
             fallback = f"expected {self._meant}, found {self.found}"
@@ -455,6 +465,13 @@ class ServerConnection:
             self.introduction = Introduction(hello.own_broker_id, addressed)
             if not self._authenticates:
                 self.trust()
+
+
+def recognition_in(answer: ApiVersionsResponse) -> Recognition:
+    """Return what an answer says of its asker."""
+    return Recognition(
+        answer.principal, answer.authenticated_by, answer.listener, answer.authorizer
+    )
 
 
 def _is_legal_client_id(value: object) -> bool:

@@ -51,6 +51,24 @@ class Introduction:
     """Whether it named the answering broker and its cluster, both, and rightly."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """It is what the answering end says of the asker: who it is, and by what that is known. All of
+    it is empty before the asker is known."""
+
+    principal: str = ""
+    authenticated_by: str = ""
+    """It is a mechanism of SASL, or CERTIFICATE; "": nothing was proved."""
+    listener: str = ""
+    """The asker came by the listener of this name."""
+    authorizer: str = ""
+    """It is what decides who may do what: "none" or "acl"."""
+
+
+UNRECOGNISED = Recognition()
+"""The asker is not known yet, or the answering end does not say."""
+
+
 def misfit(meant: Identity, found: Identity) -> str:
     """Return what is wrong when ``meant`` was looked for and ``found`` is there; "" if they fit."""
     clusters = (meant.cluster_id, found.cluster_id)

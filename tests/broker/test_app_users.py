@@ -90,6 +90,12 @@ async def test_a_user_lives_from_its_first_password_to_its_deletion(tmp_path: Pa
         with pytest.raises(AuthenticationFailedError):
             async with cluster.producer("pen"):
                 pass
+        security = Security(ca_file=cluster.papers.ca_file, username="app", password="pencil")
+        async with Admin(cluster.servers("external"), security=security) as own:
+            who = await own.whoami()
+        assert (who.principal, who.authenticated_by) == ("User:app", "SCRAM-SHA-256")
+        assert (who.listener, who.authorizer) == ("external", "acl")
+        assert (await admin.whoami()).authenticated_by == "CERTIFICATE"
         await cluster.allow(DESCRIBE)
         async with cluster.producer(enable_idempotence=False) as producer:
             with pytest.raises(TopicAuthorizationFailedError):

@@ -188,6 +188,8 @@ class FakeCluster:
         self.topics: dict[str, list[FakePartition]] = {}
         self.topic_ids: dict[str, str] = {}
         self.controller_id = 1
+        self.authorizer = "none"
+        """What clients are told of it; it refuses nobody here."""
         self.rules: list[Rule] = []
         self.requests: list[tuple[int, Any]] = []
         """(broker, request), in order of arrival."""

@@ -73,7 +73,11 @@ class Handlers:
 
     def _api_versions(self, request: Any) -> Any:
         me = self._cluster.cluster_id, self._broker_id
-        return handshake.ApiVersionsResponse(0, supported_ranges(), *me)
+        answer = handshake.ApiVersionsResponse(0, supported_ranges(), *me)
+        if not self._cluster.security.mechanisms:
+            answer.principal, answer.listener = "User:ANONYMOUS", "fake"
+            answer.authorizer = self._cluster.authorizer
+        return answer
 
     def _metadata(self, request: metadata.MetadataRequest) -> Any:
         stale = self._cluster.stale_metadata.get(self._broker_id)

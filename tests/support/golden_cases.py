@@ -440,6 +440,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("acls apply {dir}/acls.toml --prune --yes", prepare=acls),
         Case("acls apply {dir}/wrong.toml", prepare=acls, code=2, asks=False),
     ),
+    "whoami": (Case("whoami"),),
     "elect-leaders": (Case("elect-leaders --topic orders"), Case("elect-leaders", code=0)),
     "delete-records": (
         Case("delete-records trimmed:0 --before 2 --yes", prepare=filled("trimmed")),

@@ -84,14 +84,16 @@ def install_handlers(
     quotas: Quotas = NO_QUOTAS,
     mutations: MutationQuota | None = None,
     identity: Identity = UNKNOWN,
+    authorizer_name: str = "none",
 ) -> None:
     """Give ``.dispatcher`` a handler for every API of the registry. ``acls`` and ``users`` are told
-    what the controller says of them, whether they decide here or not."""
+    what the controller says of them, whether they decide here or not. Askers are told
+    ``authorizer_name``."""
     requests = ControllerRequests(controller, authorizer, mutations)
     dispatcher.install({}, api_table.handlers(api_table.CONTROLLER, requests, authorizer))
     dispatcher.install(
         {
-            ApiKey.API_VERSIONS: ApiVersionsHandler(identity),
+            ApiKey.API_VERSIONS: ApiVersionsHandler(identity, authorizer_name),
             ApiKey.PRODUCE: ProduceHandler(replicas, authorizer, transactions.verifier, quotas),
             ApiKey.FETCH: _fetch_handler(replicas, authorizer, acls, quotas),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, authorizer),

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 ANONYMOUS = "User:ANONYMOUS"
 """A connection that did not authenticate has this principal, as in Kafka."""
 
+CERTIFICATE = "CERTIFICATE"
+"""It stands in place of a mechanism for who is known by a certificate."""
+
 
 @dataclass(frozen=True, slots=True)
 class PeerIdentity:
@@ -20,6 +23,13 @@ class PeerIdentity:
     session_ends_s: float = float("inf")
     """The connection ends then, by the loop's time, unless the peer authenticates again
     (KIP-368)."""
+    mechanism: str = ""
+    """The peer has authenticated by this mechanism of SASL; "": by none."""
+
+    @property
+    def authenticated_by(self) -> str:
+        """Return what says who the peer is: a mechanism of SASL, CERTIFICATE, or "" for nothing."""
+        return self.mechanism or (CERTIFICATE if self.certificate is not None else "")
 
 
 NOBODY_KNOWN = PeerIdentity()

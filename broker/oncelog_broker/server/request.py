@@ -101,9 +101,11 @@ class ConnectionState:
         self.authentication = authentication
         self.users_version = users_version
 
-    def authenticated(self, principal: str, session_ends_s: float) -> None:
-        """Note who the peer has authenticated as, and until when by the loop's time."""
-        self.known = replace(self.known, principal=principal, session_ends_s=session_ends_s)
+    def authenticated(self, principal: str, session_ends_s: float, mechanism: str) -> None:
+        """Note who the peer has authenticated as, by what, and until when by the loop's time."""
+        self.known = replace(
+            self.known, principal=principal, session_ends_s=session_ends_s, mechanism=mechanism
+        )
         self.must_authenticate = False
         self.authentication = None
 

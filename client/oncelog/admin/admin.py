@@ -36,6 +36,7 @@ from oncelog.admin.results import (
     Results,
     TopicDescription,
     TopicOutcome,
+    WhoAmI,
 )
 from oncelog.admin.transactions import TransactionAdmin
 from oncelog.admin.users import UserAdmin
@@ -50,10 +51,12 @@ from oncelog.errors import (
     ConfigurationError,
     CorruptMessageError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
     error_for,
 )
 from oncelog.observability.metrics import ClientMetrics, client_metrics
 from oncelog.security import Security
+from oncelog_protocol.connection import recognition_in
 from oncelog_protocol.messages import admin as wire
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.handshake import ApiVersionsRequest
@@ -275,6 +278,27 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin):
         )
         return ClusterDescription(
             response.cluster_id, response.controller_id, response.controller_epoch, brokers
+        )
+
+    async def whoami(self, *, timeout_ms: int = TIMEOUT_MS) -> WhoAmI:
+        """Return as whom one of the brokers knows this client, and by what; anybody may ask.
+
+        :raises UnsupportedVersionError: the broker is of a release that does not say it.
+        """
+        deadline = self._deadline(timeout_ms)
+        answer = await self._router.call_any(ApiVersionsRequest(), deadline)
+        known = recognition_in(answer)
+        if not known.principal:
+            raise UnsupportedVersionError("the broker does not say as whom it knows its clients")
+        broker = self._router.cluster.brokers.get(answer.broker_id)
+        return WhoAmI(
+            known.principal,
+            known.authenticated_by,
+            answer.cluster_id,
+            answer.broker_id,
+            "" if broker is None else str(broker.address),
+            known.listener,
+            known.authorizer,
         )
 
     async def describe_api_versions(

@@ -207,6 +207,23 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class WhoAmI:
+    """One broker knows this client so."""
+
+    principal: str
+    authenticated_by: str
+    """It is a mechanism of SASL, or "CERTIFICATE"; "" is nothing: the client is anonymous."""
+    cluster_id: str
+    broker_id: int
+    address: str
+    """The broker was asked at this address, ``host:port``,"""
+    listener: str
+    """which is that of its listener of this name."""
+    authorizer: str
+    """It decides there who may do what: "none" lets everybody do everything, "acl" does not."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaDescription:
     """A log directory holds this replica; its sizes are in bytes."""
 

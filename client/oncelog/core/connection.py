@@ -14,7 +14,7 @@ from oncelog.config import Address
 from oncelog.core.backoff import Backoff
 from oncelog.errors import BrokerUnreachableError, HandshakeError, RebootstrapRequiredError
 from oncelog_protocol.connection import ClientConnection
-from oncelog_protocol.identity import UNKNOWN, Identity
+from oncelog_protocol.identity import UNKNOWN, Identity, Recognition
 from oncelog_protocol.messages.base import Request
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.dialer import PLAIN, Dialer
@@ -89,7 +89,7 @@ async def open_channel(
     :raises ProtocolError: what listens there does not speak Oncelog.
     :raises RebootstrapRequiredError: another broker, or one of another cluster, is there.
     """
-    channel, _ = await find_broker(address, client_id, timeout_s, meant, dialer)
+    channel, *_ = await find_broker(address, client_id, timeout_s, meant, dialer)
     return channel
 
 
@@ -99,11 +99,12 @@ async def find_broker(
     timeout_s: float,
     meant: Identity = UNKNOWN,
     dialer: Dialer = PLAIN,
-) -> tuple[RequestChannel, Identity]:
-    """Connect as :func:`open_channel` does; return who was found, as far as it says so."""
+) -> tuple[RequestChannel, Identity, Recognition]:
+    """Connect as :func:`open_channel` does; return who was found, and how this client is known
+    there, as far as it says so."""
     machine = ClientConnection(client_id, reuse=False, meant=meant)
     channel = await dialer.open(address.host, address.port, machine, connect_timeout_s=timeout_s)
-    return channel, machine.found
+    return channel, machine.found, machine.recognition
 
 
 async def ask(channel: RequestChannel, request: Request, timeout_s: float) -> Any:

@@ -39,6 +39,7 @@ from oncelog.history import UNRECORDED, History
 from oncelog.observability.counters import Counters
 from oncelog_protocol import limits
 from oncelog_protocol.errors import ProtocolError, error_for
+from oncelog_protocol.identity import UNRECOGNISED
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.types import NO_BROKER
@@ -89,6 +90,8 @@ class Router:
         self.closed = True
         self.failure: BaseException | None = None
         self.home = Home()
+        self.recognition = UNRECOGNISED
+        """How the broker that was asked first knows this client."""
         self.counters = Counters()
         self.history: History = history or UNRECORDED
         """All parts of the client that this router is of count and record here."""
@@ -167,7 +170,7 @@ class Router:
     async def _bootstrap(self, seed: Address, tried: list[tuple[str, str]]) -> bool:
         timeout_s = self.options.connect_timeout_ms / 1000
         try:
-            channel, found = await find_broker(
+            channel, found, recognition = await find_broker(
                 seed, self.options.client_id, timeout_s, self.cluster.identity(), self._dialer
             )
         except (OSError, TimeoutError, ProtocolError, ApiError) as error:
@@ -188,6 +191,7 @@ class Router:
             self.connections.refusals.tell(seed, error)
             raise
         self.connections.adopt(seed, channel, found)
+        self.recognition = recognition
         return True
 
     async def _check_advertised(self) -> None:

@@ -7,8 +7,9 @@ served. An answer with UNSUPPORTED_VERSION is always encoded as version 0; the a
 more, with the highest version that the answer offers for ApiVersions, or 0. On a listener between
 brokers version 0 is refused.
 
-Version 2 has the fields of version 1. Its asker takes ``throttle_ms`` as a third element of the
-heads of responses.
+From version 2 on the answer says how the asker is known, once it is: one that authenticates by SASL
+asks again afterwards, if it wants to know. Its asker takes ``throttle_ms`` as a third element of
+the heads of responses.
 """
 
 from __future__ import annotations
@@ -40,6 +41,13 @@ class ApiVersionsResponse:
     apis: list[ApiVersionRange] = field(default_factory=list)
     cluster_id: Name = since(1, default="")
     broker_id: Int32 = since(1, default=NO_BROKER)
+    principal: Name = since(2, default="")
+    """The asker is this user; "": nobody knows yet."""
+    authenticated_by: Name = since(2, default="")
+    """A mechanism of SASL, or CERTIFICATE; "": by nothing."""
+    listener: Name = since(2, default="")
+    authorizer: Name = since(2, default="")
+    """What decides who may do what: "none" or "acl"; "": not told to who is not known."""
 
 
 @dataclass(slots=True)

@@ -79,6 +79,11 @@ class ServerAuthentication:
         self._refused = 0
         self._is_over = False
 
+    @property
+    def mechanism(self) -> str:
+        """Return the mechanism that the peer has named; "" before it has."""
+        return str(self._mechanism or "")
+
     def step(self, mechanism: str, data: bytes) -> Continue | Done | Failed | PasswordCheck:
         """Take in a request of the peer; return what comes of it.
 

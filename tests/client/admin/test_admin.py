@@ -8,6 +8,7 @@ import pytest
 
 from oncelog import Admin, NewTopic, TopicPartition
 from oncelog.admin import admin as admin_module
+from oncelog.admin.results import WhoAmI
 from oncelog.errors import (
     BrokerNotAvailableError,
     BrokerUnreachableError,
@@ -18,10 +19,13 @@ from oncelog.errors import (
     RequestTimedOutError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.sasl.credential import Mechanism
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import Action, FakeCluster
+from support.fake_security import FakeSecurity
 
 
 def make(cluster: FakeCluster, **options: Any) -> Admin:
@@ -73,6 +77,17 @@ async def test_the_controller_is_found() -> None:
         (elected,) = await admin.elect_leaders([partition])
         assert (elected.partition, elected.error) == (partition, None)
         assert cluster.count(ApiKey.ELECT_LEADERS, 3) == 1
+
+
+async def test_who_a_client_is() -> None:
+    async with FakeCluster() as cluster, make(cluster) as admin:
+        address = f"127.0.0.1:{cluster.brokers[1].port}"
+        assert await admin.whoami() == WhoAmI(
+            "User:ANONYMOUS", "", "fake", 1, address, "fake", "none"
+        )
+        cluster.security = FakeSecurity(Mechanism.PLAIN)  # its brokers do not say it
+        with pytest.raises(UnsupportedVersionError, match="as whom"):
+            await admin.whoami()
 
 
 async def test_a_lost_answer_is_asked_for_again() -> None:

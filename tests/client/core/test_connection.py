@@ -69,7 +69,8 @@ async def test_somebody_else_than_was_meant() -> None:
         expected = "expected broker 1 of cluster 'mine', found broker 1 of cluster 'fake'"
         assert reason_of(caught.value) == expected
         assert "leads elsewhere" in hint(caught.value, is_known=True)
-        channel, found = await find_broker(address, "test", 5, Identity("fake"))
+        channel, found, recognition = await find_broker(address, "test", 5, Identity("fake"))
+        assert recognition.principal == "User:ANONYMOUS"
         assert found == Identity("fake", 1)
         channel.close()
         await channel.wait_closed()

@@ -1,6 +1,7 @@
-"""ApiVersions, v0 to v2, tells which APIs and versions this release speaks, and who answers.
+"""ApiVersions, v0 to v2, tells which APIs and versions this release speaks, who answers, and how
+the asker is known.
 
-It opens every connection.
+It opens every connection. Who has to authenticate first is told nothing of itself before.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ class ApiVersionsHandler:
     """It answers from the registry; it is served also while the broker starts.
 
     :param identity: this broker of this cluster.
+    :param authorizer: what decides who may do what, as the setting names it.
     """
 
-    def __init__(self, identity: Identity = UNKNOWN) -> None:
+    def __init__(self, identity: Identity = UNKNOWN, authorizer: str = "none") -> None:
         self._identity = identity
+        self._authorizer = authorizer
 
     def handle(
         self,
@@ -29,4 +32,9 @@ class ApiVersionsHandler:
     ) -> None:
         """Respond with the whole table, always."""
         me = self._identity
-        respond(ApiVersionsResponse(0, supported_ranges(), me.cluster_id, me.broker_id))
+        answer = ApiVersionsResponse(0, supported_ranges(), me.cluster_id, me.broker_id)
+        if not context.connection.must_authenticate:
+            answer.principal = context.principal
+            answer.authenticated_by = context.connection.known.authenticated_by
+            answer.listener, answer.authorizer = context.listener, self._authorizer
+        respond(answer)

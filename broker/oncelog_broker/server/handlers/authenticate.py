@@ -129,7 +129,9 @@ class AuthenticateHandler:
         session_ms = session_ms_of(done.expires_ms, self._clock.now_ms(), self._reauth_ms_max)
         ends_s = asyncio.get_running_loop().time() + session_ms / 1000
         context.connection.authenticated(
-            f"User:{done.name}", ends_s if session_ms else float("inf")
+            f"User:{done.name}",
+            ends_s if session_ms else float("inf"),
+            authentication.mechanism,
         )
         logger.debug("authenticated", principal=f"User:{done.name}", peer=context.peer)
         return authentication.answer(done, session_ms)
