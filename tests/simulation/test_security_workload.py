@@ -48,7 +48,7 @@ def test_subjects_work_and_a_guest_is_refused() -> None:
         await asyncio.sleep(4)
         await played.workload.restore(timeout_s=30)
         assert played.refused("ann") == played.refused("bob") == set()
-        assert played.refused("eve") == {WRITE}, "to whom may do nothing the topic is not there"
+        assert played.refused("eve") == set(), "to whom may do nothing the topic is not there"
         assert played.sent("ann.1") > 0
         assert played.sent("eve.1") == 0
         await played.workload.stop(timeout_s=30)
