@@ -1,4 +1,4 @@
-"""What is typed about ACLs becomes ACLs and filters, or is refused with what is missing."""
+"""Options become ACLs and filters, or are refused with what is missing."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CVES_NOT_YET = {
     "2025-27819",
     "2026-35554",
 }
-"""What is not proved yet stands here, and leaves when it is."""
+"""These are not proved yet; each leaves when it is."""
 
 
 def marked(module: ast.Module, name: str) -> Iterator[object]:

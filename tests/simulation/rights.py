@@ -1,4 +1,4 @@
-"""What users were allowed, when, and what they were refused is noted here, for the checkers.
+"""The rights of users, their changes and the refusals are noted here, for the checkers.
 
 A *holder* is a user with one of its passwords, such as "ann.2": with the next password it is
 another one, and whoever goes on with the old one has lost every right. A holder writes and reads
@@ -54,7 +54,7 @@ class Rights:
     """They are all that a run has noted."""
 
     changes: list[Change] = field(default_factory=list)
-    """In the order in which they were asked for."""
+    """They stand in the order in which they were asked for."""
     refusals: list[Refusal] = field(default_factory=list)
     patience_s: float = 0.0
     """An answer that is heard was asked for no longer ago."""

@@ -424,7 +424,7 @@ SECURITY_PROOFS: dict[str, Proof] = {
         and any(line.startswith("acknowledged ") and ".2 " in line for line in seen.lines)
     ),
 }
-"""In a secured run."""
+"""They hold in a secured run."""
 
 TRANSACTIONAL: dict[str, Any] = {
     "tellers": 2,

@@ -159,7 +159,7 @@ class ServerUnderTest:
         self.identity = identity
         self.tasks = Tasks("test")
         self.dispatcher = RequestDispatcher(self.tasks, authorizer or AllowAllAuthorizer())
-        self.dispatcher.install({ApiKey.API_VERSIONS: ApiVersionsHandler(identity)}, {})
+        self.dispatcher.install({ApiKey.API_VERSIONS: ApiVersionsHandler(identity, "none")}, {})
         self.dispatcher.install(handlers or {}, async_handlers or {})
         if ready:
             self.dispatcher.serve_clients()

@@ -1,4 +1,4 @@
-"""What applications need becomes ACLs here, and ACLs become decisions. Pure.
+"""The needs of applications are turned into ACLs here, and ACLs into decisions. Pure.
 
 Decisions are made by the same code as in brokers (:mod:`oncelog_protocol.acl_state`).
 """

@@ -47,7 +47,7 @@ class ApiVersionsResponse:
     """A mechanism of SASL, or CERTIFICATE; "": by nothing."""
     listener: Name = since(2, default="")
     authorizer: Name = since(2, default="")
-    """What decides who may do what: "none" or "acl"; "": not told to who is not known."""
+    """It is "none" or "acl", as the setting; "": not told to a peer that is not known."""
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ __all__ = ["PASSWORD", "USER", "SecuredCluster", "Target", "end_of"]
 
 USER, PASSWORD = "app", "pencil"
 ANSWER_S = 15.0
-"""Who has failed often is answered after five seconds; no other answer takes a second."""
+"""A peer that has failed often is answered after five seconds; no other answer takes a second."""
 
 SETTINGS: dict[str, Any] = {
     "authorizer": "acl",

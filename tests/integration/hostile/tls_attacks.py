@@ -1,4 +1,4 @@
-"""Attacks before and below the protocol: sockets, TLS, certificates."""
+"""These attacks come before and below the protocol: at sockets, TLS and certificates."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def hello_byte_by_byte(target: Target) -> None:
 
 
 async def another_protocol(target: Target) -> None:
-    """Speak what is not spoken there."""
+    """Send plain frames to TLS, TLS to a plain port, and HTTP to both."""
     http = b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n"
     for listener, data in (
         ("external", HELLO),
@@ -77,7 +77,7 @@ async def another_protocol(target: Target) -> None:
 
 
 async def old_versions_and_weak_suites(target: Target) -> None:
-    """Offer SSLv3, TLS 1.0 and 1.1, then suites of the nineties under TLS 1.2."""
+    """Begin handshakes of SSLv3 to TLS 1.1, then of TLS 1.2 with RC4, CBC and export suites."""
     offers = [(version, [AES_GCM, AES_CBC]) for version in (0x0300, 0x0301, 0x0302)]
     offers += [(0x0303, [suite]) for suite in (RC4_SHA, RC4_EXPORT, AES_CBC)]
     for version, suites in offers:

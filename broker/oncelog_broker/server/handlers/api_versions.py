@@ -7,7 +7,7 @@ It opens every connection. Who has to authenticate first is told nothing of itse
 from __future__ import annotations
 
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_protocol.identity import UNKNOWN, Identity
+from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from oncelog_protocol.registry import supported_ranges
 
@@ -19,7 +19,7 @@ class ApiVersionsHandler:
     :param authorizer: what decides who may do what, as the setting names it.
     """
 
-    def __init__(self, identity: Identity = UNKNOWN, authorizer: str = "none") -> None:
+    def __init__(self, identity: Identity, authorizer: str) -> None:
         self._identity = identity
         self._authorizer = authorizer
 

@@ -16,7 +16,7 @@ from support.server import answer, make_context
 
 
 def test_every_api_with_its_versions() -> None:
-    response = answer(ApiVersionsHandler(), ApiVersionsRequest())
+    response = answer(ApiVersionsHandler(UNKNOWN, "none"), ApiVersionsRequest())
     assert response.error_code == 0
     assert {a.api_key: (a.version_min, a.version_max) for a in response.apis} == {
         key: cls.versions for key, cls in REQUESTS.items()
