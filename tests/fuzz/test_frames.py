@@ -16,7 +16,7 @@ from oncelog_protocol.errors import ApiError, RemoteProtocolError
 from oncelog_protocol.frame import FrameReader, encode_frame
 from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.base import Request
-from oncelog_protocol.messages.handshake import ApiVersionsResponse
+from oncelog_protocol.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from oncelog_protocol.packing import MalformedError, pack, unpack
 from oncelog_protocol.registry import supported_ranges
 from support.messages import a_third, apis, buffer_bytes, feed, message_classes, messages, mutated
@@ -49,7 +49,8 @@ def greeted_server() -> ServerConnection:
 def waiting_client(request: Request) -> ClientConnection:
     client = ClientConnection("client-1")
     client.handshake()
-    answer = schema.encode(ApiVersionsResponse(0, supported_ranges()), 1)
+    newest = ApiVersionsRequest.versions[1]  # the first handshake is in this version
+    answer = schema.encode(ApiVersionsResponse(0, supported_ranges()), newest)
     feed(client, buffer_bytes(encode_frame([0, answer])))
     client.encode(request)
     return client
