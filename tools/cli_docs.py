@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ for folder in ("", "protocol", "runtime", "client", "cli"):
 from tools.generated import write_or_check  # noqa: E402
 from tools.wire_docs import markdown, table  # noqa: E402
 
-from oncelog.security import Security  # noqa: E402
+from oncelog.security import NAMED_OPTIONS  # noqa: E402
 from oncelog_cli import (  # noqa: E402
     clients,
     exits,
@@ -80,12 +79,13 @@ def shared_options(commands: list[Leaf]) -> str:
     options = [item for item in first.click.params if item.name in SHARED]
     rows = table(["option", "default", ""], [option_row(option) for option in options])
     names = ", ".join(f"`{name}`" for name in clients.known_options())
-    secured = ", ".join(f"`{field.name}`" for field in fields(Security))
+    secured = ", ".join(f"`{name}`" for name in NAMED_OPTIONS)
     taken = (
         f"`-X` takes {names}. How connections are secured it takes by {secured}, or by Kafka's"
         " names (`security.protocol=SSL`, `ssl.ca.location`, `ssl.certificate.location`,"
-        " `ssl.key.location`, `sasl.mechanism`, `sasl.username`, `sasl.password`); a profile has"
-        " a table `security` for these."
+        " `ssl.key.location`, `sasl.mechanism`, `sasl.username`, `sasl.password`; stores only with"
+        " `ssl.truststore.type=PEM` and `ssl.keystore.type=PEM`); a profile has a table `security`"
+        " for these."
     )
     parts = ["## Profiles and client options", SHARED_INTRODUCTION, rows, taken]
     return "\n\n".join(parts)

@@ -7,12 +7,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from oncelog.errors import ConfigurationError
-from oncelog.security import Security
+from oncelog.security import NAMED_OPTIONS, Security
 
 _PLAIN, _TLS = "oncelog", "oncelogs"
 _NOT_HERE = ("tls", "username", "password", "token")
@@ -59,7 +58,7 @@ def split_url(text: str) -> tuple[str, Security | None]:
 
 
 def _options(query: str) -> dict[str, Any]:
-    known = [each.name for each in fields(Security) if each.name not in _NOT_HERE]
+    known = [each for each in NAMED_OPTIONS if each not in _NOT_HERE]
     options: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known:

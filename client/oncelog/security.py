@@ -9,6 +9,7 @@ chain and the name of the broker's certificate are always verified.
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Literal
@@ -21,17 +22,19 @@ from oncelog_protocol.sasl.credential import SCRAM_HASHES, Mechanism
 from oncelog_protocol.sasl.gs2 import is_legal_user
 from oncelog_protocol.sasl.saslprep import prepared_password
 from oncelog_runtime.clock import SystemWallClock, WallClock
-from oncelog_runtime.dialer import PLAIN, AuthenticatingDialer, Dialer
+from oncelog_runtime.dialer import PLAIN, AuthenticatingDialer, Dialer, TlsDialer
 from oncelog_runtime.entropy import Entropy, SystemEntropy
+from oncelog_runtime.tls_contexts import GivenTls
 
-__all__ = ["MechanismOption", "PathOption", "Security", "TokenOption"]
+__all__ = ["NAMED_OPTIONS", "MechanismOption", "PathOption", "Security", "TokenOption"]
 
 PathOption = str | os.PathLike[str]
 TokenOption = str | Callable[[], str]
 """A function is called on the client's loop whenever a token is needed: it must return at once."""
 MechanismOption = Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"]
 
-_TLS = ("ca_file", "certificate_file", "key_file", "key_password_file", "server_name")
+_FILES_OF_TLS = ("ca_file", "certificate_file", "key_file", "key_password_file")
+_TLS = (*_FILES_OF_TLS, "server_name", "ssl_context")
 _PATHS = ("ca_file", "certificate_file", "key_file", "key_password_file", "password_file")
 _USER = ("username", "password", "password_file")
 
@@ -65,6 +68,8 @@ class Security:
     """It is sent as it is (RFC 7628): a text, or a function that returns one which still holds."""
     tls: Literal[True] | None = None
     """True asks for TLS without another option of it."""
+    ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
+    """It is used as it is, instead of files. It must verify what a context of files verifies."""
 
     def __post_init__(self) -> None:
         if all(getattr(self, each.name) is None for each in fields(self)):
@@ -78,6 +83,7 @@ class Security:
                 " to do without encryption"
             )
         self._check_types()
+        self._check_context()
         self._check_certificate()
         self._check_user()
         if self.needs_tls and not self.encrypted:
@@ -114,7 +120,9 @@ class Security:
         :param wall_clock: it says whether this client's certificate is valid.
         """
         dialer: Dialer = PLAIN
-        if self.encrypted:
+        if self.ssl_context is not None:
+            dialer = TlsDialer(GivenTls(self.ssl_context, server_name=self.server_name))
+        elif self.encrypted:
             dialer = SecuredDialer(
                 TlsSource(
                     ca_file=_text(self.ca_file),
@@ -158,6 +166,24 @@ class Security:
                 f"security: mechanism={self.mechanism!r:.80}: must be one of {allowed}"
             )
 
+    def _check_context(self) -> None:
+        given: object = self.ssl_context
+        if given is None:
+            return
+        if not isinstance(given, ssl.SSLContext):
+            kind = type(given).__name__
+            raise ConfigurationError(f"security: ssl_context must be an ssl.SSLContext, not {kind}")
+        named = [each for each in _FILES_OF_TLS if getattr(self, each) is not None]
+        if named:
+            raise ConfigurationError(
+                f"security: ssl_context and {named[0]}: load the file into the context, or leave"
+                " the context out"
+            )
+        try:
+            GivenTls(given)
+        except ValueError as error:
+            raise ConfigurationError(f"security: ssl_context: {error}") from None
+
     def _check_certificate(self) -> None:
         if (self.certificate_file is None) != (self.key_file is None):
             given, other = "certificate_file", "key_file"
@@ -183,6 +209,10 @@ class Security:
                 prepared_password(self.password)
             except UnacceptableCredentialError as error:
                 raise ConfigurationError(f"security: password: {error}") from None
+
+
+NAMED_OPTIONS = tuple(each.name for each in fields(Security) if each.name != "ssl_context")
+"""These options may be said by a text, on a command line or in a file."""
 
 
 def _check_together(given: Security) -> None:

@@ -8,11 +8,10 @@ way to go: Java's key stores, and whatever weakens the verification of certifica
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from oncelog.errors import ConfigurationError
-from oncelog.security import Security
+from oncelog.security import NAMED_OPTIONS, Security
 
 __all__ = ["SECURITY_NAMES", "combined", "parted"]
 
@@ -39,9 +38,19 @@ _OWN = (
     " ssl.key.location=app.pem"
 )
 _ALWAYS = "chain and name of a broker's certificate are always verified: leave it out"
+_STORES = {
+    "ssl_truststore_location": ("ssl_truststore_type", ("ca_file",), _TRUSTED),
+    "ssl_keystore_location": ("ssl_keystore_type", ("certificate_file", "key_file"), _OWN),
+}
+"""A store of the type PEM is a file as ours (KIP-651); of all other types it is refused."""
 _REFUSED = {
-    **{f"ssl_truststore_{each}": _TRUSTED for each in ("location", "password", "type")},
-    **{f"ssl_keystore_{each}": _OWN for each in ("location", "password", "type", "key")},
+    **{f"ssl_truststore_{each}": _TRUSTED for each in ("type", "password")},
+    **{f"ssl_keystore_{each}": _OWN for each in ("type", "password")},
+    **dict.fromkeys(
+        ("ssl_keystore_key", "ssl_keystore_certificate_chain"),
+        "write key and certificates into a file, and give ssl.key.location and"
+        " ssl.certificate.location",
+    ),
     "ssl_truststore_certificates": "write the certificates into a file, and give ssl.ca.location",
     "ssl_key_password": "write the password into a file, and give key_password_file",
     "enable_ssl_certificate_verification": _ALWAYS,
@@ -49,12 +58,14 @@ _REFUSED = {
     "sasl_jaas_config": "JAAS is Java's: give sasl.username, and sasl.password or password_file",
 }
 _HARMLESS = {
+    "ssl_truststore_type": "pem",
+    "ssl_keystore_type": "pem",
     "enable_ssl_certificate_verification": "true",
     "ssl_endpoint_identification_algorithm": "https",
 }
 """These values say what is so anyway."""
 
-SECURITY_NAMES = (*(each.name for each in fields(Security)), *_KAFKA, _PROTOCOL, *_REFUSED)
+SECURITY_NAMES = (*NAMED_OPTIONS, *_KAFKA, _PROTOCOL, *_STORES, *_REFUSED)
 """All names that :func:`parted` knows, in snake case."""
 
 
@@ -67,6 +78,7 @@ def parted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     """
     own: dict[str, Any] = {}
     has_user: bool | None = None
+    types = {name.replace(".", "_"): str(value).lower() for name, value in settings.items()}
     others: dict[str, Any] = {}
     for given, value in settings.items():
         name = given.replace(".", "_")
@@ -74,6 +86,14 @@ def parted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
             others[given] = value
         elif name == _PROTOCOL:
             own["tls"], has_user = _protocol(value)
+        elif name in _STORES:
+            kind, names, remedy = _STORES[name]
+            if types.get(kind) != "pem":
+                raise ConfigurationError(
+                    f"{name.replace('_', '.')}: {remedy}; a store that is PEM goes with"
+                    f" {kind.replace('_', '.')}=PEM"
+                )
+            own |= dict.fromkeys(names, value)
         elif name in _REFUSED:
             if str(value).lower() != _HARMLESS.get(name):
                 raise ConfigurationError(f"{name.replace('_', '.')}: {_REFUSED[name]}")
@@ -125,9 +145,8 @@ def combined(layers: Iterable[Mapping[str, Any]]) -> Security | None:
         if any(each in layer for each in _SECRETS):
             merged = {name: value for name, value in merged.items() if name not in _SECRETS}
         merged |= {name: value for name, value in layer.items() if value is not False}
-    known = [each.name for each in fields(Security)]
     for name in merged:
-        if name not in known:
-            listed = ", ".join(known)
+        if name not in NAMED_OPTIONS:
+            listed = ", ".join(NAMED_OPTIONS)
             raise ConfigurationError(f"security: {name!r:.40} is no option; there are {listed}")
     return Security(**merged) if merged else None

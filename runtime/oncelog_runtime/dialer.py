@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from oncelog_runtime.channel import ClientMachine, RequestChannel
-from oncelog_runtime.tls_contexts import ClientTls
+from oncelog_runtime.tls_contexts import ClientTls, GivenTls
 from oncelog_runtime.tls_errors import TlsError
 
 __all__ = ["PLAIN", "AuthenticatingDialer", "Dialer", "Exchange", "PlainDialer", "TlsDialer"]
@@ -54,7 +54,9 @@ class TlsDialer:
     """
 
     def __init__(
-        self, tls: ClientTls, is_meant: Callable[[Mapping[str, Any], int], bool] | None = None
+        self,
+        tls: ClientTls | GivenTls,
+        is_meant: Callable[[Mapping[str, Any], int], bool] | None = None,
     ) -> None:
         self._tls = tls
         self._is_meant = is_meant

@@ -32,7 +32,7 @@ from oncelog_runtime.clock import WallClock
 from oncelog_runtime.tls import TlsProtocol
 from oncelog_runtime.tls_errors import TlsError
 
-__all__ = ["ClientAuth", "ClientTls", "ServerTls", "TlsFiles", "TlsFilesError"]
+__all__ = ["ClientAuth", "ClientTls", "GivenTls", "ServerTls", "TlsFiles", "TlsFilesError"]
 
 ClientAuth = Literal["none", "optional", "required"]
 
@@ -240,8 +240,7 @@ class ClientTls(_Contexts):
         on_handshake: OnHandshake | None = None,
     ) -> TlsProtocol:
         """Return what stands between a socket that is connected to this host and its protocol."""
-        # Neither the zone of an address nor the dot at the end of a name is in certificates.
-        name = self._server_name or host.partition("%")[0].rstrip(".")
+        name = self._server_name or _name_of(host)
         return TlsProtocol(inner, self.context, server_hostname=name, on_handshake=on_handshake)
 
     def _new_context(self) -> ssl.SSLContext:
@@ -250,6 +249,50 @@ class ClientTls(_Contexts):
         if self._system_cas:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return context
+
+
+class GivenTls:
+    """It has one context for connections that are opened, which somebody else has made.
+
+    :raises ValueError: the context verifies less than this module's own ones; the text has the
+        line that puts it right.
+    """
+
+    def __init__(self, context: ssl.SSLContext, *, server_name: str | None = None) -> None:
+        if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
+            raise ValueError(
+                "it does not verify certificates of brokers and their names: make it by"
+                " ssl.create_default_context()"
+            )
+        if context.hostname_checks_common_name:
+            raise ValueError(
+                "it takes a common name for a host's name: set hostname_checks_common_name = False"
+            )
+        if context.minimum_version < ssl.TLSVersion.TLSv1_2:
+            raise ValueError(
+                "it allows versions below TLS 1.2: set minimum_version = ssl.TLSVersion.TLSv1_2"
+            )
+        self._context = context
+        self._server_name = server_name
+
+    def refresh(self) -> bool:
+        """Return that new connections get no other context."""
+        return False
+
+    def protect(
+        self,
+        inner: asyncio.BufferedProtocol,
+        host: str,
+        on_handshake: OnHandshake | None = None,
+    ) -> TlsProtocol:
+        """Return what stands between a socket that is connected to this host and its protocol."""
+        name = self._server_name or _name_of(host)
+        return TlsProtocol(inner, self._context, server_hostname=name, on_handshake=on_handshake)
+
+
+def _name_of(host: str) -> str:
+    """Return the name in certificates: they have no address's zone, and no dot at the end."""
+    return host.partition("%")[0].rstrip(".")
 
 
 def _content(path: str) -> bytes:

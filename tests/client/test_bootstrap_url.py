@@ -42,6 +42,7 @@ def test_a_url(text: str, addresses: str, security: Security | None) -> None:
         ("oncelogs://app:secret@a:1", "a URL with a password"),
         ("oncelogs://app@a:1", "username without a password"),
         ("oncelogs://a?password=x", "'password' has no place in a URL"),
+        ("oncelogs://a?ssl_context=x", "'ssl_context' has no place in a URL"),
         ("oncelogs://a?tls=False", "'tls' has no place in a URL"),
         ("oncelogs://a?ca_file=x&ca_file=y", "ca_file is said twice"),
         ("oncelogs://a?ca_file=", "ca_file='': must be the path"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,7 @@ def papers(tmp_path: Path) -> ClientPapers:
         ({"ca_file": "c", "token": 3}, "token must be text, or a function"),
         ({"username": "app", "password": "s3cret", "mechanism": "PLAIN"}, "so it needs TLS"),
         ({"token": "s3cret"}, "a token shows a secret"),
+        ({"ssl_context": "x"}, "ssl_context must be an ssl.SSLContext, not str"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> None:
@@ -78,6 +81,36 @@ def test_what_fits() -> None:
         Security(tls=True, token="s3cret"),
     ):
         assert "s3cret" not in repr(shown)
+
+
+def context_for(papers: ClientPapers, *steps: Callable[[ssl.SSLContext], object]) -> ssl.SSLContext:
+    """Return a context that trusts these papers, after some steps."""
+    context = ssl.create_default_context(cafile=papers.ca_file)
+    context.hostname_checks_common_name = False
+    for step in steps:
+        step(context)
+    return context
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("check_hostname", False, "does not verify certificates of brokers and their names"),
+        ("hostname_checks_common_name", True, "set hostname_checks_common_name = False"),
+        ("minimum_version", ssl.TLSVersion.MINIMUM_SUPPORTED, "versions below TLS 1.2"),
+    ],
+)
+def test_a_context_that_verifies_less_is_refused(
+    papers: ClientPapers, setting: str, value: Any, said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        Security(ssl_context=context_for(papers, lambda it: setattr(it, setting, value)))
+
+
+def test_a_context_stands_instead_of_files(papers: ClientPapers) -> None:
+    with pytest.raises(ConfigurationError, match="ssl_context and ca_file: load the file"):
+        papers.security(ssl_context=context_for(papers))
+    Security(ssl_context=context_for(papers), username="app", password="x", mechanism="PLAIN")
 
 
 # ---- clients -----------------------------------------------------------------------------------
@@ -152,6 +185,17 @@ async def test_start_says_why_a_broker_is_not_trusted(papers: ClientPapers, tmp_
                 pass
         with pytest.raises(TlsError, match=r"no-such\.pem cannot be read"):
             async with Admin(cluster.bootstrap, security=Security(ca_file="no-such.pem")):
+                pass
+
+
+async def test_a_context_of_the_users(papers: ClientPapers) -> None:
+    async with FakeCluster(1, tls=papers.server()) as cluster:
+        security = Security(ssl_context=context_for(papers))
+        async with Admin(cluster.bootstrap, security=security) as admin:
+            assert await admin.list_topics() == []
+        other = Security(ssl_context=context_for(papers), server_name="o.org")
+        with pytest.raises(TlsError, match="for another name"):
+            async with Admin(cluster.bootstrap, security=other):
                 pass
 
 
@@ -245,6 +289,31 @@ async def test_a_client_that_is_not_believed(
                 pass
         assert caught.value.address == cluster.bootstrap
         assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", list(Mechanism))
+async def test_no_credential_goes_to_a_server_of_another_name(
+    papers: ClientPapers, mechanism: Mechanism
+) -> None:
+    asked = 0
+
+    def token() -> str:
+        nonlocal asked
+        asked += 1
+        return "abc.def"
+
+    user = {"username": "app", "password": "secret"}
+    who = {"token": token} if mechanism is Mechanism.OAUTHBEARER else user
+    async with FakeCluster(1, tls=papers.server()) as cluster:
+        asking(cluster, mechanism)
+        security = papers.security(server_name="o.org", mechanism=str(mechanism), **who)
+        with pytest.raises(TlsError, match="for another name"):
+            async with Admin(cluster.bootstrap, security=security):
+                pass
+        assert (cluster.requests, asked) == ([], 0)
+        known = papers.security(mechanism=str(mechanism), **who)
+        async with Admin(cluster.bootstrap, security=known):
+            assert cluster.requests
 
 
 async def test_a_session_goes_on(papers: ClientPapers) -> None:

@@ -40,6 +40,12 @@ def test_names_are_ours_or_kafkas() -> None:
         ({"ssl.truststore.location": "x.jks"}, "openssl pkcs12 .* ssl.ca.location=ca.pem"),
         ({"ssl.keystore.password": "s3cret"}, "ssl.certificate.location and ssl.key.location"),
         ({"ssl_key_password": "s3cret"}, "key_password_file"),
+        (
+            {"ssl.truststore.location": "x.jks", "ssl.truststore.type": "JKS"},
+            "openssl pkcs12 .* ssl.truststore.type=PEM",
+        ),
+        ({"ssl.keystore.type": "PKCS12"}, "Java's key stores are not read"),
+        ({"ssl.keystore.key": "s3cret"}, "write key and certificates into a file"),
         ({"sasl.jaas.config": "s3cret"}, "JAAS is Java's"),
         ({"ssl.endpoint.identification.algorithm": ""}, "always verified"),
         ({"enable.ssl.certificate.verification": "false"}, "always verified"),
@@ -53,6 +59,18 @@ def test_what_is_refused_has_a_way_to_go(settings: dict[str, str], said: str) ->
     with pytest.raises(ConfigurationError, match=said) as caught:
         parted(settings)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_store_that_is_pem_is_a_file_like_ours() -> None:
+    settings = {
+        "ssl.truststore.location": "ca.pem",
+        "ssl.truststore.type": "PEM",
+        "ssl_keystore_type": "pem",
+        "ssl_keystore_location": "app.pem",
+    }
+    found = {"ca_file": "ca.pem", "certificate_file": "app.pem", "key_file": "app.pem"}
+    assert parted(settings) == (found, {})
+    Security(**found)
 
 
 def test_what_is_so_anyway_may_be_said() -> None:

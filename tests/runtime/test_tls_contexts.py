@@ -23,7 +23,14 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from oncelog_runtime.clock import SystemWallClock
-from oncelog_runtime.tls_contexts import ClientAuth, ClientTls, ServerTls, TlsFiles, TlsFilesError
+from oncelog_runtime.tls_contexts import (
+    ClientAuth,
+    ClientTls,
+    GivenTls,
+    ServerTls,
+    TlsFiles,
+    TlsFilesError,
+)
 from oncelog_runtime.tls_errors import TlsError
 from support.certificates import Authority
 from support.tls_harness import HOST, Inner
@@ -93,7 +100,7 @@ async def port_of(server: ServerTls) -> AsyncIterator[int]:
         await listening.wait_closed()
 
 
-async def talk(port: int, client: ClientTls, host: str = "localhost") -> Inner:
+async def talk(port: int, client: ClientTls | GivenTls, host: str = "localhost") -> Inner:
     """Say hello to an echo; return the protocol when it was answered or is lost."""
     inner = Inner()
     loop = asyncio.get_running_loop()
@@ -103,7 +110,7 @@ async def talk(port: int, client: ClientTls, host: str = "localhost") -> Inner:
     return inner
 
 
-async def outcome(server: ServerTls, client: ClientTls, host: str = "localhost") -> str:
+async def outcome(server: ServerTls, client: ClientTls | GivenTls, host: str = "localhost") -> str:
     """Return how two sides get on: an empty text, or the cause of the failure."""
     async with port_of(server) as port:
         inner = await talk(port, client, host)
@@ -242,6 +249,18 @@ def test_the_systems_cas_are_for_servers_alone(folder: Folder) -> None:
     assert folder.server(ca_file=None).context.cert_store_stats()["x509"] == 0
     assert folder.client().context.cert_store_stats()["x509"] == 1
     assert folder.client(ca_file=None).context.check_hostname
+
+
+async def test_a_context_that_is_given_is_used_as_it_is(folder: Folder) -> None:
+    context = folder.authority.client()
+    with pytest.raises(ValueError, match="hostname_checks_common_name = False"):
+        GivenTls(context)
+    context.hostname_checks_common_name = False
+    given = GivenTls(context, server_name="brokers.internal")
+    assert not given.refresh()
+    assert "another name" in await outcome(folder.server(), given)
+    assert await outcome(folder.server(), GivenTls(context)) == ""
+    assert "another name" in await outcome(folder.server(), GivenTls(context), "other.host")
 
 
 # -- files that change ---------------------------------------------------------------------------
