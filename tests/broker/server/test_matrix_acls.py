@@ -1,13 +1,17 @@
-"""The matrix with real ACLs: what a row needs is met by the ACLs that mean it, and by no others.
+"""The matrix with real ACLs: every API under every condition, and exactly what comes of it.
 
-Each need of each row, under each way to write it down: nothing, DENY, ALLOW, both, prefix, ``*``,
-implied, of everybody, of others, from other hosts; and for super users, and before ACLs are known.
+The rows are those of matrix.toml, the conditions those of ``CONDITIONS``. No API is left out, and
+none of the conditions for any: an API that needs nothing is served under all of them, and what
+brokers do to each other is served to brokers, and refused to clients, under all of them. Each
+request is a *cell*; ``make security-check`` counts them.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,22 +30,38 @@ from oncelog_protocol.acls import (
     LITERAL,
     OPERATIONS,
     PREFIXED,
+    TOPIC,
     WILDCARD,
     AclBinding,
 )
-from oncelog_protocol.errors import BrokerNotAvailableError
+from oncelog_protocol.errors import BrokerNotAvailableError, InvalidRequestError
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.registry import REQUESTS
-from support.matrix import codes_of, is_allowed, is_refused, of_api, outcome
+from support.matrix import CODES, MatrixRow, Need, codes_of, is_allowed, is_refused, of_api, outcome
 from support.matrix_world import is_of_the_test, is_open, world
 
 ALICE = "User:alice"
 HOST = "10.0.0.7"
 
+CONDITIONS = (
+    *("none", "DENY", "ALLOW", "both", "prefix", "*"),
+    *("implied", "super user", "unloaded", "other host"),
+)
+
+ALLOWED, DENIED, UNAVAILABLE = "allowed", "denied", "unavailable"
+"""An answer is one of these."""
+
 
 def acl_authorizer(*entries: AclBinding) -> AclAuthorizer:
     """Return an authorizer that knows these ACLs, and no others."""
     made = AclAuthorizer()
+    made.replace(AclState.made_of(1, entries))
+    return made
+
+
+def of_a_super_user(*entries: AclBinding) -> AclAuthorizer:
+    """Return one to which alice is a super user."""
+    made = AclAuthorizer([ALICE])
     made.replace(AclState.made_of(1, entries))
     return made
 
@@ -90,105 +110,187 @@ def entry(asked: str, **other: str) -> AclBinding:
     return replace(made, **other).checked()
 
 
-def cases(asked: str) -> list[tuple[str, list[AclBinding], bool]]:
-    """Return (name, ACLs, whether they allow what is asked)."""
+# ---- one need, under each condition
+
+
+@dataclass(frozen=True)
+class Case:
+    """It is one way to write ACLs down, and what an API says then."""
+
+    condition: str
+    name: str
+    acls: tuple[AclBinding, ...]
+    expected: str
+
+
+def cases(asked: str) -> Iterator[Case]:
+    """Yield all cases of one need: those that ACLs are the condition of."""
     allow = entry(asked)
-    kind, operation = allow.resource_type, allow.operation
     deny = replace(allow, permission=DENY)
-    found = [
-        ("none", [], False),
-        ("deny", [deny], False),
-        ("allow", [allow], True),
-        ("both", [allow, deny], False),
-        (
-            "allow and deny of all operations",
-            [allow, entry(asked, operation=ALL, permission=DENY)],
-            False,
-        ),
-        ("allow and deny of everybody", [allow, replace(deny, principal=EVERYBODY)], False),
-        ("allow and deny of others", [allow, replace(deny, principal="User:bob")], True),
-        ("all operations", [replace(allow, operation=ALL)], True),
-        ("everybody", [replace(allow, principal=EVERYBODY)], True),
-        ("others", [replace(allow, principal="User:bob")], False),
-        ("this host", [entry(asked, host=HOST)], True),
-        ("this block", [entry(asked, host="10.0.0.0/8")], True),
-        ("other host", [entry(asked, host="10.0.0.8")], False),
-        ("other block", [entry(asked, host="11.0.0.0/8")], False),
-        (
-            "allow and deny from elsewhere",
-            [allow, entry(asked, host="10.0.0.8", permission=DENY)],
-            True,
-        ),
-        (
-            "allow and deny from here",
-            [allow, entry(asked, host="10.0.0.0/8", permission=DENY)],
-            False,
-        ),
+    deny_all = replace(deny, operation=ALL)
+    elsewhere, here = "10.0.0.8", "10.0.0.0/8"
+    for condition, name, acls, allowed in (
+        ("none", "no ACL", [], False),
+        ("none", "of others", [replace(allow, principal="User:bob")], False),
+        ("DENY", "DENY", [deny], False),
+        ("DENY", "DENY of all operations", [deny_all], False),
+        ("ALLOW", "ALLOW", [allow], True),
+        ("ALLOW", "ALLOW of all operations", [replace(allow, operation=ALL)], True),
+        ("ALLOW", "ALLOW of everybody", [replace(allow, principal=EVERYBODY)], True),
+        ("ALLOW", "ALLOW from here", [entry(asked, host=HOST)], True),
+        ("ALLOW", "ALLOW from this block", [entry(asked, host=here)], True),
+        ("both", "both", [allow, deny], False),
+        ("both", "DENY of all operations", [allow, deny_all], False),
+        ("both", "DENY of everybody", [allow, replace(deny, principal=EVERYBODY)], False),
+        ("both", "DENY of others", [allow, replace(deny, principal="User:bob")], True),
+        ("both", "DENY from here", [allow, replace(deny, host=here)], False),
+        ("other host", "ALLOW from elsewhere", [entry(asked, host=elsewhere)], False),
+        ("other host", "ALLOW from another block", [entry(asked, host="11.0.0.0/8")], False),
+        ("other host", "DENY from elsewhere", [allow, replace(deny, host=elsewhere)], True),
+    ):
+        yield Case(condition, name, tuple(acls), ALLOWED if allowed else DENIED)
+    yield from _of_patterns(asked, allow, deny)
+    yield from _of_other_operations(asked, allow)
+
+
+def _of_patterns(asked: str, allow: AclBinding, deny: AclBinding) -> Iterator[Case]:
+    star = {"pattern_type": LITERAL, "name": WILDCARD}
+    some = ALLOWED if "some" in asked else DENIED
+    every = replace(allow, **star)
+    yield Case("*", "ALLOW of *", (every,), ALLOWED)
+    yield Case("*", "DENY of *", (allow, replace(deny, **star)), DENIED)
+    if allow.resource_type == CLUSTER:
+        yield Case("*", "ALLOW of *, DENY of the cluster", (every, deny), DENIED)
+        # The cluster has one name. An ACL of a prefix of it would do nothing that one of the name
+        # does not do, so that none can be made.
+        with pytest.raises(InvalidRequestError):
+            entry(asked, pattern_type=PREFIXED, name=CLUSTER_NAME[:3])
+        yield Case("prefix", "it cannot be made", (), DENIED)
+        return
+    prefix = {"pattern_type": PREFIXED, "name": allow.name[:3]}
+    other = replace(allow, pattern_type=PREFIXED, name="zzz")
+    yield Case("*", "ALLOW of *, DENY of the name", (every, deny), some)
+    yield Case("prefix", "ALLOW of a prefix", (replace(allow, **prefix),), ALLOWED)
+    yield Case("prefix", "ALLOW of another prefix", (other,), some)
+    yield Case("prefix", "DENY of a prefix", (allow, replace(deny, **prefix)), DENIED)
+
+
+def _of_other_operations(asked: str, allow: AclBinding) -> Iterator[Case]:
+    """Yield an ALLOW of each operation that the resource has beside the one that is asked for, and
+    a DENY of it."""
+    for more in OPERATIONS[allow.resource_type]:
+        if more in (allow.operation, ALL):
+            continue
+        implies = more in IMPLIED_BY.get(allow.operation, ())
+        expected = ALLOWED if implies else DENIED
+        yield Case("implied", f"ALLOW of {more}", (replace(allow, operation=more),), expected)
+        denied = replace(allow, operation=more, permission=DENY)
+        yield Case("implied", f"DENY of {more}", (allow, denied), ALLOWED)
+
+
+# ---- all cells of a row
+
+
+@dataclass(frozen=True)
+class Cell:
+    """It is one request under one condition, and what must come of it."""
+
+    row: MatrixRow
+    condition: str
+    name: str
+    judge: AclAuthorizer
+    expected: str
+    need: Need | None = None
+    """It is refused for the lack of this; None: for another reason, and as a whole."""
+
+    def __str__(self) -> str:
+        return f"{self.row}, {self.condition}: {self.name}: to be {self.expected}"
+
+    def is_as_expected(self, response: Any) -> bool:
+        if self.expected == ALLOWED:
+            return is_allowed(response, self.row)
+        if self.expected == UNAVAILABLE:
+            codes = {code for _, code in outcome(response)}
+            return not codes_of(response) and BrokerNotAvailableError.code in codes
+        if self.need is not None:
+            return is_refused(response, self.need)
+        return codes_of(response) == {("", CODES[CLUSTER])}
+
+
+def cells(row: MatrixRow) -> Iterator[Cell]:
+    """Yield the cells of a row."""
+    if row.from_broker:  # what brokers need of each other is no matter of ACLs
+        yield from _whatever_acls_say(row, ALLOWED, "CLUSTER_ACTION CLUSTER")
+        if [need.any for need in row.needs] == [("CLUSTER_ACTION CLUSTER",)]:
+            client = replace(row, from_broker=False)
+            yield from _whatever_acls_say(client, DENIED, "CLUSTER_ACTION CLUSTER")
+    elif not row.needs:
+        yield from _whatever_acls_say(row, ALLOWED, "READ TOPIC orders")
+    else:
+        yield from _of_needs(row)
+
+
+def _whatever_acls_say(row: MatrixRow, expected: str, asked: str) -> Iterator[Cell]:
+    for case in cases(asked):
+        yield Cell(row, case.condition, case.name, acl_authorizer(*case.acls), expected)
+    yield Cell(row, "super user", "no ACL", of_a_super_user(), expected)
+    yield Cell(row, "unloaded", "no state", AclAuthorizer(), expected)
+
+
+def _of_needs(row: MatrixRow) -> Iterator[Cell]:
+    for need in row.needs:
+        others = [entry(each.any[0]) for each in row.needs if each is not need]
+        for asked in need.any:
+            for case in cases(asked):
+                judge = acl_authorizer(*others, *case.acls)
+                lost = [each for each in row.needs if _denies(case, need, each)]
+                expected, lacks = (DENIED, lost[0]) if lost else (case.expected, need)
+                yield Cell(row, case.condition, case.name, judge, expected, lacks)
+    enough = [entry(need.any[0]) for need in row.needs]
+    if row.denied_by:
+        denied = entry(row.denied_by, permission=DENY)
+        judge = acl_authorizer(*enough, denied)
+        yield Cell(row, "DENY", f"DENY of {row.denied_by}, which is implied", judge, DENIED)
+    every_denied = [
+        AclBinding(kind, LITERAL, WILDCARD, EVERYBODY, WILDCARD, ALL, DENY) for kind in OPERATIONS
     ]
-    if kind != CLUSTER:
-        prefix = {"pattern_type": PREFIXED, "name": allow.name[:3]}
-        star = {"pattern_type": LITERAL, "name": WILDCARD}
-        found += [
-            ("prefix", [replace(allow, **prefix)], True),
-            ("other prefix", [replace(allow, pattern_type=PREFIXED, name="zzz")], "some" in asked),
-            ("star", [replace(allow, **star)], True),
-            ("allow and deny of a prefix", [allow, replace(deny, **prefix)], False),
-            ("allow and deny of star", [allow, replace(deny, **star)], False),
-            ("star and deny", [replace(allow, **star), deny], "some" in asked),
-        ]
-    if "some" not in asked:
-        found += [
-            (f"implied by {more}", [replace(allow, operation=more)], True)
-            for more in IMPLIED_BY.get(operation, ())
-            if more in OPERATIONS[kind]
-        ]
-        found += [
-            (f"deny of {more}", [allow, replace(deny, operation=more)], True)
-            for more in IMPLIED_BY.get(operation, ())
-            if more in OPERATIONS[kind]
-        ]
-    return found
+    yield Cell(row, "super user", "no ACL", of_a_super_user(), ALLOWED)
+    yield Cell(row, "super user", "everything denied", of_a_super_user(*every_denied), ALLOWED)
+    yield Cell(row, "super user", "no state", AclAuthorizer([ALICE]), ALLOWED)
+    yield Cell(row, "unloaded", "no state", AclAuthorizer(), UNAVAILABLE)
+
+
+def _denies(case: Case, of: Need, another: Need) -> bool:
+    """Return whether a case of one need denies another one of the same row and resource."""
+    if another is of:
+        return False
+    denied = replace(entry(another.any[0]), permission=DENY)
+    return denied in case.acls and case.condition == "implied"
 
 
 @pytest.mark.parametrize("api", sorted(REQUESTS), ids=lambda api: ApiKey(api).name)
 @pytest.mark.hostile(43)
-async def test_acls_allow_what_they_say_and_no_more(api: int, tmp_path: Path) -> None:
-    secured = Secured()
-    async with world(tmp_path, secured) as it:
-        for row in of_api(api):
-            if row.from_broker:
-                continue
-            for need in row.needs:
-                others = [entry(each.any[0]) for each in row.needs if each is not need]
-                for asked in need.any:
-                    for name, acls, allowed in cases(asked):
-                        secured.judge = acl_authorizer(*others, *acls)
-                        response = await it.ask(row)
-                        wanted = (
-                            is_allowed(response, row) if allowed else is_refused(response, need)
-                        )
-                        assert wanted, (str(row), asked, name, response)
-
-
-@pytest.mark.parametrize("api", sorted(REQUESTS), ids=lambda api: ApiKey(api).name)
-async def test_super_users_may_and_nobody_else_before_acls_are_known(
-    api: int, tmp_path: Path
+async def test_an_api_does_under_every_condition_what_the_matrix_says(
+    api: int, tmp_path: Path, record_property: Any
 ) -> None:
     secured = Secured()
+    every = [cell for row in of_api(api) for cell in cells(row)]
+    assert {cell.condition for cell in every} == set(CONDITIONS)
+    failed = []
     async with world(tmp_path, secured) as it:
-        for row in of_api(api):
-            secured.judge = AclAuthorizer()
-            if row.from_broker:  # what brokers need of each other is no matter of ACLs
-                assert is_allowed(await it.ask(row), row), str(row)
-                continue
-            response = await it.ask(row)
-            assert is_unavailable(response) == bool(row.needs), (str(row), response)
-            secured.judge = AclAuthorizer([ALICE])
-            response = await it.ask(row)
-            assert is_allowed(response, row), (str(row), response)
+        for cell in every:
+            secured.judge = cell.judge
+            response = await it.ask(cell.row)
+            if not cell.is_as_expected(response):
+                failed.append(f"{cell}, not {response}")
+    record_property("matrix", [len(every), len(failed)])
+    assert failed == []
 
 
-def is_unavailable(response: object) -> bool:
-    """Return whether an answer says that the broker cannot know, and no more than that."""
-    found = set(outcome(response))
-    return not codes_of(response) and BrokerNotAvailableError.code in {code for _, code in found}
+def test_the_cases_of_a_need_tell_all_conditions_apart() -> None:
+    """Each condition has a case that only it decides: what would be said without it is another."""
+    decided = {(case.condition, case.expected) for case in cases("DESCRIBE TOPIC orders")}
+    assert {condition for condition, _ in decided} == set(CONDITIONS) - {"super user", "unloaded"}
+    for condition in ("both", "prefix", "*", "implied", "other host"):
+        assert {expected for each, expected in decided if each == condition} == {ALLOWED, DENIED}
+    assert entry("READ TOPIC orders").resource_type == TOPIC
