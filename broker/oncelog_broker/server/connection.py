@@ -355,7 +355,9 @@ class ServerChannel(asyncio.BufferedProtocol):
     def sweep(self, now: float) -> None:
         """Close when a deadline has passed."""
         limits = self.limits
-        if self._new and now - self._connected_at > limits.handshake_s:
+        # Who is about to be told that it failed to authenticate may have to wait for that.
+        late = self._new and not self.state.ends
+        if late and now - self._connected_at > limits.handshake_s:
             self.listener.broken(self, f"has not said hello within {limits.handshake_s:g} s")
         elif self._reading and now - self._part_since(now) > limits.frame_s:
             self.listener.broken(self, f"a frame took longer than {limits.frame_s:g} s")

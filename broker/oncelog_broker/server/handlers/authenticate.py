@@ -4,7 +4,7 @@ Rules
 -----
 * Nothing else of the connection begins while a message is looked at.
 * A failure is told after a moment that is drawn, and ends the connection: the moment hides what the
-  broker looked up, and makes guessing slow.
+  broker looked up, and makes guessing slow. An address that fails often waits for longer [S8].
 * A session that has an end is as long as the shortest of what bounds it. The same user may
   authenticate again before (KIP-368); somebody else may not.
 * A user who is changed while an exchange is under way fails it: the password may be the old one.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from oncelog_broker.server.guessing_hosts import GUESS_S, GuessingHosts
 from oncelog_broker.server.peer_identity import NOBODY_KNOWN
 from oncelog_broker.server.request import ConnectionState, RequestContext
 from oncelog_broker.server.users import Users
@@ -69,6 +70,7 @@ class AuthenticateHandler:
         self._reauth_ms_max = reauth_ms_max
         self._threads = Threads(CHECK_THREADS, "passwords")
         self._checking = 0
+        self._guessing = GuessingHosts()
 
     async def handle_async(
         self, context: RequestContext, request: AuthenticateRequest
@@ -146,8 +148,13 @@ class AuthenticateHandler:
             client_id=context.client_id,
             reason=failed.cause,
         )
-        spread_s = FAILURE_S_MAX - FAILURE_S_MIN
-        await asyncio.sleep(FAILURE_S_MIN + spread_s * self._entropy.random())
+        await asyncio.sleep(self._failure_s(context.peer.rpartition(":")[0]))
+
+    def _failure_s(self, host: str) -> float:
+        """Return after how many seconds a peer at this address is told of its failure."""
+        if self._guessing.failed(host, asyncio.get_running_loop().time()):
+            return GUESS_S
+        return FAILURE_S_MIN + (FAILURE_S_MAX - FAILURE_S_MIN) * self._entropy.random()
 
 
 def _name(connection: ConnectionState) -> str:

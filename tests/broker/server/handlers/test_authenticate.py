@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from oncelog_broker.server.handlers import authenticate
 from oncelog_broker.server.handlers.authenticate import AuthenticateHandler
 from oncelog_broker.server.listener_security import ListenerSecurity
+from oncelog_broker.server.quotas import ConnectionLimits
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_broker.server.users import Users
 from oncelog_protocol.connection import ClientConnection
@@ -32,8 +35,11 @@ from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.dialer import PLAIN, AuthenticatingDialer
 from oncelog_runtime.entropy import SeededEntropy
+from simulation.loop import SimLoop
+from simulation.play import play
+from support.room_settings import connection_settings
 from support.sasl import CREDENTIALS, SECRET, SHA_256, SHA_512
-from support.server import ServerUnderTest
+from support.server import ServerUnderTest, make_context
 from support.waiting import eventually
 
 KEPT = KeptKeys()
@@ -60,6 +66,18 @@ def one_user() -> Users:
     return users
 
 
+def handler_of(
+    users: Users, mechanisms: tuple[Mechanism, ...], reauth_ms_max: int = 0
+) -> AuthenticateHandler:
+    return AuthenticateHandler(
+        lambda _: SaslPorts(mechanisms, users.look_up, SECRET),
+        users=users,
+        entropy=SeededEntropy(1),
+        clock=SystemWallClock(),
+        reauth_ms_max=reauth_ms_max,
+    )
+
+
 @asynccontextmanager
 async def serving(
     *,
@@ -68,21 +86,18 @@ async def serving(
     reauth_ms_max: int = 0,
     broker_principal: str = "User:broker-{id}",
     users: Users | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[tuple[ServerUnderTest, Asked]]:
-    asked, known = Asked(), users or one_user()
-    authenticate = AuthenticateHandler(
-        lambda _: SaslPorts(mechanisms, known.look_up, SECRET),
-        users=known,
-        entropy=SeededEntropy(1),
-        clock=SystemWallClock(),
-        reauth_ms_max=reauth_ms_max,
-    )
+    asked = Asked()
+    handler = handler_of(users or one_user(), mechanisms, reauth_ms_max)
     security = ListenerSecurity(
         proves_peers=True, sasl=mechanisms, broker_principal=broker_principal
     )
     handlers = {ApiKey.METADATA: asked}
-    slow = {ApiKey.AUTHENTICATE: authenticate}
-    async with ServerUnderTest(handlers, slow, internal=internal, security=security) as server:
+    slow = {ApiKey.AUTHENTICATE: handler}
+    async with ServerUnderTest(
+        handlers, slow, internal=internal, security=security, limits=limits
+    ) as server:
         yield server, asked
 
 
@@ -232,3 +247,67 @@ async def test_a_message_out_of_turn_ends_the_connection() -> None:
             reply = await channel.call(request, timeout_s=5)
         assert reply.message.error_code != 0
         await eventually(lambda: channel.closed)
+
+
+# ---- guesses
+
+
+GUESSES = 10_000
+AT_A_TIME = 32
+"""One address may have so many connections whose peers are not known."""
+
+
+@pytest.mark.slow
+@pytest.mark.hostile(28)
+def test_ten_thousand_guesses_wait_and_nobody_else() -> None:
+    """It is played on virtual time: in real time it takes half an hour."""
+
+    async def main(loop: SimLoop) -> None:
+        handler = handler_of(one_user(), (SHA_256,))
+
+        async def tried(host: str, name: str, password: str) -> tuple[bool, float]:
+            """Return whether it was let in, and after how many seconds it knew."""
+            context = make_context(internal=False)
+            context.peer = f"{host}:40000"
+            begun, begin = loop.time(), exchange(name, password)
+            answer = await handler.handle_async(context, begin.start())
+            following = begin.next(answer)
+            assert following is not None
+            answer = await handler.handle_async(context, following)
+            assert context.connection.ends == bool(answer.error_code)
+            return answer.error_code == 0, loop.time() - begun
+
+        async def guesses(count: int) -> list[tuple[bool, float]]:
+            return [await tried("192.0.2.1", "user", "pen") for _ in range(count)]
+
+        begun = loop.time()
+        first = await guesses(9)
+        assert all(not known and 0.1 <= waited <= 0.26 for known, waited in first)
+        under_way = asyncio.gather(*(guesses(GUESSES // AT_A_TIME) for _ in range(AT_A_TIME)))
+        others = []
+        while not under_way.done():
+            # A proxy may be the address of many.
+            others += [await tried(host, "user", "pencil") for host in ("192.0.2.1", "192.0.2.2")]
+            await asyncio.sleep(10.0)
+        assert all(known and waited < 0.01 for known, waited in others)
+        late = [each for some in await under_way for each in some]
+        assert all(not known and 5.0 <= waited < 5.1 for known, waited in late)
+        assert loop.time() - begun > 5 * GUESSES / AT_A_TIME - 60
+        await asyncio.sleep(60)
+        assert (await tried("192.0.2.1", "user", "pen"))[1] < 0.3, "a minute later all is forgiven"
+
+    play(main)
+
+
+@pytest.mark.hostile(28)
+async def test_who_waits_to_be_told_of_a_failure_is_not_late_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer that comes after the deadline of a handshake comes all the same."""
+    monkeypatch.setattr(authenticate, "FAILURE_S_MIN", 0.3)
+    monkeypatch.setattr(authenticate, "FAILURE_S_MAX", 0.3)
+    limits = connection_settings(handshake_s=0.05, sweep_s=0.02)
+    async with serving(limits=limits) as (server, _):
+        with pytest.raises(SaslAuthenticationFailedError):
+            await dialled(server, lambda: exchange("user", "pen"))
+        assert server.listener.counters.broken == 0
