@@ -5,7 +5,7 @@
 With ``config check`` or ``config show`` it tells what the broker's settings are, and with
 ``--add-user NAME`` it makes a user in the store, before the cluster's first start. SIGTERM and
 SIGINT stop it cleanly (a second one at once). Exit codes: 0 stopped as asked, 1 failed, 2 a
-configuration that cannot work.
+configuration that cannot work, 3 the user to be added is there already.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from oncelog_broker.log_levels import set_levels
 from oncelog_broker.logging import configure_logging
 from oncelog_broker.zookeeper_settings import zookeeper_store
 from oncelog_controller.store import StoreError
-from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.errors import DuplicateResourceError, OncelogError
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SystemEntropy
 from oncelog_runtime.files import Files, SystemFiles
@@ -46,6 +46,8 @@ logger = get_logger(__name__)
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
+EXIT_THERE = 3
+"""What was to be made is there already."""
 GC_THRESHOLDS = (20_000, 125, 100)
 """Requests make much short-lived garbage without cycles; collecting it often costs throughput. A
 look at more young objects at once is a turn of its own, of 40 ms for 50,000 on a busy machine."""
@@ -117,7 +119,7 @@ def _carry_out(command: Coroutine[Any, Any, None], done: str) -> int:
         raise
     except OncelogError as exc:
         sys.stderr.write(f"error: {exc}\n")
-        return EXIT_FAILED
+        return EXIT_THERE if isinstance(exc, DuplicateResourceError) else EXIT_FAILED
     sys.stdout.write(f"{done}\n")
     return code
 

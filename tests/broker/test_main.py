@@ -284,7 +284,7 @@ def test_a_first_user_is_made_instead_of_running(
     done = run(config, "--add-user", "admin", "--password-file", str(password))
     assert (done.returncode, done.stdout, done.stderr) == (0, "added admin\n", "")
     again = run(config, "--add-user", "admin", "--password-file", str(password))
-    assert (again.returncode, again.stdout) == (1, "")
+    assert (again.returncode, again.stdout) == (3, "")
     assert again.stderr == "error: there is a user admin already\n"
     nobody = run(config, "--add-user", "app")
     assert nobody.returncode == 2

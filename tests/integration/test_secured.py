@@ -1,7 +1,8 @@
-"""``oncelog up --secure``: one command, and then nobody is served without a certificate."""
+"""``oncelog up --secure``: one command, and then nobody is served who is not known."""
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from oncelog_cli.local import secured
 from oncelog_cli.local.cluster import LocalCluster
+from oncelog_cli.profiles import load_profiles, save_profiles
 from support.http_get import get
 from support.shell import Shown, oncelog
 
@@ -39,6 +41,16 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def use_profiles(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+
+
+def logs_of(directory: Path) -> str:
+    return "".join(path.read_text() for path in directory.glob("*/*.log"))
+
+
+def rename_profile(name: str, to: str) -> None:
+    profiles = load_profiles()
+    known = profiles.named(name)
+    save_profiles(profiles.without(name).with_profile(to, known).used(to))
 
 
 async def done(*arguments: str, stdin: bytes = b"") -> Shown:
@@ -75,27 +87,54 @@ async def check_looks(started: dict[str, Any], directory: Path) -> None:
 
 
 async def check_refusals(started: dict[str, Any], directory: Path) -> None:
-    """Who shows no certificate of the CA is told what is missing; who shows one has no rights."""
+    """Who is not known is told what is missing; who is known has no rights by that."""
     tls, bootstrap = directory / "tls", started["bootstrap"]
-    ca = ("-X", f"ca_file={tls / 'ca.pem'}")
-    shown = await oncelog("topics", "list", *ca, bootstrap=bootstrap)
-    assert (shown.code, shown.out) == (1, "")
-    assert "set certificate_file and key_file" in shown.err
     shown = await oncelog("topics", "list", "-X", "request_timeout_ms=5000", bootstrap=bootstrap)
     assert (shown.code, shown.out) == (1, "")
     shown = await oncelog("topics", "list", "-X", "tls=true", bootstrap=bootstrap)
     assert shown.code == 1
     assert "not signed by a trusted CA" in shown.err
-    await done("tls", "make", "--dir", str(tls), "--client", "app")
-    files = secured.client_security(tls, "app").items()
-    app = [part for name, path in files for part in ("-X", f"{name}={path}")]
-    shown = await oncelog("topics", "list", *app, "--json", bootstrap=bootstrap)
-    assert (shown.code, shown.document["topics"]) == (0, [])
-    shown = await oncelog("produce", "orders", *app, stdin=b"beer\n", bootstrap=bootstrap)
+    ca = ("-X", f"ca_file={tls / 'ca.pem'}")
+    shown = await oncelog("topics", "list", *ca, bootstrap=bootstrap)
+    assert (shown.code, shown.out) == (1, "")
+    assert "with a user" in shown.err
+    wrong = directory / "wrong"
+    wrong.write_text("a guess")
+    wrong.chmod(0o600)
+    user = ("-X", "username=admin", "-X", f"password_file={wrong}")
+    shown = await oncelog("topics", "list", *ca, *user, bootstrap=bootstrap)
     assert shown.code == 1
-    shown = await oncelog("topics", "create", "own", *app, bootstrap=bootstrap)
+    assert "authentication" in shown.err
+
+
+async def check_a_user(started: dict[str, Any], directory: Path) -> None:
+    """A user without rights sees nothing, and has those afterwards that it is given."""
+    password = directory / "app.password"
+    password.write_text("a long password")
+    password.chmod(0o600)
+    await done("users", "add", "app", "--password-file", str(password))
+    user = ("-X", "username=app", "-X", f"password_file={password}")
+    ca = ("-X", f"ca_file={directory / 'tls' / 'ca.pem'}")
+    server = ("--server", started["bootstrap"])
+    await done("profile", "create", "app", *server, *ca, *user)
+    by = ("--profile", "app")
+    assert (await done("topics", "list", *by, "--json")).document["topics"] == []
+    shown = await oncelog("produce", "orders", *by, stdin=b"beer\n")
     assert shown.code == 1
-    assert "may not do this" in shown.err
+    shown = await oncelog("topics", "create", "own", *by)
+    assert shown.code == 1
+    assert "may not" in shown.err
+    explain = ("acls", "explain", "User:app", "WRITE", "topic:orders")
+    shown = await oncelog(*explain)
+    assert "denied" in shown.out
+    await done("acls", "add", "--allow", "User:app", "--producer", "--topic", "orders")
+    await done("produce", "orders", *by, stdin=b"beer\n")
+    assert "allowed" in (await done(*explain)).out
+    consume = ("consume", "orders", "--group", "app", "--from-beginning", "--until-end", *by)
+    assert (await oncelog(*consume)).code == 1
+    group = ("--consumer", "--topic", "orders", "--group", "app")
+    await done("acls", "add", "--allow", "User:app", *group)
+    assert "beer" in (await done(*consume)).out.split()
 
 
 async def test_a_secured_cluster_from_nothing_to_nothing(
@@ -109,13 +148,25 @@ async def test_a_secured_cluster_from_nothing_to_nothing(
     use_profiles(tmp_path / "others", monkeypatch)
     await check_refusals(started, directory)
     use_profiles(tmp_path / "mine", monkeypatch)
+    password = secured.password_file(directory)
+    assert stat.S_IMODE(password.stat().st_mode) == 0o600
+    secret = password.read_text().strip()
+    await check_a_user(started, directory)
 
     assert (await done("down", *place, "--json")).document["clean"]
     again = (await done("up", *place, "--json")).document  # it stays secured
     assert (again["secure"], again["bootstrap"]) == (True, started["bootstrap"])
+    assert password.read_text().strip() == secret
     shown = await done("consume", "orders", "--from-beginning", "--until-end")
-    assert sorted(shown.out.split()) == ["all", "jam", "milk", "tea"]
+    assert sorted(shown.out.split()) == ["all", "beer", "jam", "milk", "tea"]
+    assert secret not in logs_of(directory)
 
+    rename_profile("secured", "renamed")
+    grown = (await done("up", *place, "-n", "3", "--json")).document
+    assert (grown["profile"], len(grown["processes"])) == ("renamed", 4)
+    await done("topics", "create", "wide", "-p", "1", "-r", "3")
     await done("down", *place, "--delete", "--yes")
-    assert (await done("profile", "list", "--json")).document["profiles"] == []
+    left = (await done("profile", "list", "--json")).document["profiles"]
+    assert [each["profile"] for each in left] == ["app"]
+    assert not password.exists()
     assert not LocalCluster(directory).state_path.exists()

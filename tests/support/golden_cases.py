@@ -172,7 +172,7 @@ async def secured_cluster(world: World) -> None:
     cluster = LocalCluster(place, brokers=1, base_port=21_000, secure=True)
     cluster.save()
     used = Profiles("prod", None, {"prod": Profile("a:9092")})
-    found, _ = with_profile_for(used, place, cluster.tls_directory, cluster.bootstrap)
+    found, _ = with_profile_for(used, place, cluster.bootstrap)
     save_profiles(found, world.directory / "xdg_config_home" / "oncelog" / "profiles.toml")
 
 

@@ -67,7 +67,7 @@ def up(
     secure: Annotated[
         bool,
         typed.Option(
-            "--secure", help="TLS on every listener, and a profile with the admin's certificate."
+            "--secure", help="TLS, passwords and ACLs, and a profile with the admin's password."
         ),
     ] = False,
     foreground: Annotated[
@@ -80,9 +80,10 @@ def up(
     Everything, data and logs, is under one directory. What a stopped cluster left there is used
     again: brokers keep their ports, settings and data.
 
-    With --secure it has a CA of its own, and only who shows a certificate of it is served. A
-    profile shows that of User:admin, so that commands need no more options; it is used from now on
-    if no other profile is.
+    With --secure every listener speaks TLS, clients prove by a password who they are, and ACLs
+    decide what they may do. A random password of User:admin, who may do everything, is in a file
+    that nobody else may read. A profile names it, so that commands need no more options; it is
+    used from now on if no other profile is.
     """
     extras.need("local", extras.BROKER, "a cluster on this machine")
     settings = typed_values("--set", setting or [])
@@ -103,7 +104,7 @@ def _start(cluster: LocalCluster, output: Output) -> None:
     cluster.start(progress=output.note)
     if cluster.secure:
         profiles, _ = secured.with_profile_for(
-            load_profiles(), cluster.directory, cluster.tls_directory, cluster.bootstrap
+            load_profiles(), cluster.directory, cluster.bootstrap
         )
         save_profiles(profiles)
 
@@ -182,7 +183,7 @@ def status(
 
 def _status(cluster: LocalCluster) -> dict[str, Any]:
     """Return what runs where, and the profile that its start has written."""
-    of_it = secured.profile_of(load_profiles(), cluster.tls_directory) if cluster.secure else None
+    of_it = secured.profile_of(load_profiles(), cluster.directory) if cluster.secure else None
     return {**cluster.status(), "profile": of_it}
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from oncelog_cli.local.process import LocalClusterError, ManagedProcess, ProcessOwner, start_process
@@ -26,6 +28,11 @@ STOP_DEADLINE_S = 30.0
 INTERNAL_LISTENER = "internal"
 EXTERNAL_LISTENER = "external"
 HOST = "127.0.0.1"
+NOTHING: Mapping[str, Value] = MappingProxyType({})
+
+ADD_USER_DEADLINE_S = 60.0
+EXIT_THERE = 3
+"""The broker's program ends so when the user that it was to add is there already."""
 
 _PACKAGES = ("oncelog_broker", "oncelog_controller", "oncelog_protocol", "oncelog_runtime")
 
@@ -94,13 +101,15 @@ class LocalBroker(ProcessOwner):
         self,
         zookeeper_connect: str,
         settings: Mapping[str, Value],
-        listener: Mapping[str, Value] | None = None,
+        *,
+        internal: Mapping[str, Value] = NOTHING,
+        external: Mapping[str, Value] = NOTHING,
     ) -> None:
         """Write ``broker.toml``; ``settings`` go over what is said here.
 
-        :param listener: what each listener has beside its address.
+        :param internal: what the listener between brokers has beside its address.
+        :param external: what the listener for clients has.
         """
-        more = listener or {}
         self.directory.mkdir(parents=True, exist_ok=True)
         whole: dict[str, Value] = {
             "broker_id": self.broker_id,
@@ -111,11 +120,36 @@ class LocalBroker(ProcessOwner):
             **({"metrics_port": self.metrics_port} if self.metrics_port else {}),
             **settings,
             "listeners": [
-                {"name": INTERNAL_LISTENER, "host": HOST, "port": self.internal_port, **more},
-                {"name": EXTERNAL_LISTENER, "host": HOST, "port": self.port, **more},
+                {"name": INTERNAL_LISTENER, "host": HOST, "port": self.internal_port, **internal},
+                {"name": EXTERNAL_LISTENER, "host": HOST, "port": self.port, **external},
             ],
         }
         self.config_path.write_text(to_toml(whole), encoding="utf-8")
+
+    def add_user(self, name: str, password_file: Path) -> bool:
+        """Make a user in the store of this broker's settings, before any broker runs.
+
+        :param password_file: its password, readable by its owner alone.
+        :returns: False if there is such a user already; it stays as it is.
+        :raises LocalClusterError: it was not made, with what the broker's program says.
+        """
+        user = ["--add-user", name, "--password-file", str(password_file)]
+        try:
+            done = subprocess.run(
+                [*broker_command(self.config_path), *user],
+                env=broker_environment(),
+                capture_output=True,
+                text=True,
+                timeout=ADD_USER_DEADLINE_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LocalClusterError(
+                f"the user {name} was not made within {error.timeout:g} s"
+            ) from (error)
+        if done.returncode not in (0, EXIT_THERE):
+            raise LocalClusterError(f"the user {name} was not made: {done.stderr.strip()}")
+        return done.returncode == 0
 
     def launch(self) -> None:
         """Start the process without waiting for it.

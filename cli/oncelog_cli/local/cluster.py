@@ -6,7 +6,8 @@
     <directory>/cluster.lock          held while a command changes the cluster
     <directory>/zookeeper/            see ``zookeeper.py``
     <directory>/broker-<id>/          see ``broker.py``
-    <directory>/tls/                  see ``secured.py``; a cluster without TLS has none
+    <directory>/tls/                  see ``secured.py``; these two are there only in a secured one
+    <directory>/admin.password
 
 Ports are chosen once and kept, so that a broker that restarts is found where it was. The state
 file is replaced whole after every change; processes in it are known by pid *and* start mark, so a
@@ -55,7 +56,7 @@ class LocalCluster:
     :param settings: over the defaults in every broker's file.
     :param metrics: whether every broker has a port with metrics and probes, a free one of this
         machine's loopback, which it keeps.
-    :param secure: whether every listener speaks TLS, and serves only whom its CA knows.
+    :param secure: whether every listener speaks TLS, and serves only whom it knows.
     """
 
     def __init__(
@@ -213,7 +214,7 @@ class LocalCluster:
     @property
     def tls_directory(self) -> Path:
         """Return where the CA and the certificates of a secured cluster are."""
-        return self.directory / "tls"
+        return secured.tls_directory(self.directory)
 
     @property
     def zookeeper_connect(self) -> str:
@@ -279,6 +280,8 @@ class LocalCluster:
             try:
                 self._make_certificates(progress)
                 self._start_zookeeper(begun, progress)
+                self._write_configs()
+                self._make_admin(progress)
                 self._launch_brokers(begun, progress)
                 deadline = time.monotonic() + deadline_s
                 for broker in self.brokers.values():
@@ -301,7 +304,8 @@ class LocalCluster:
         """Return the paths of everything that a cluster keeps in its directory."""
         brokers = (broker.directory for broker in self.brokers.values())
         files = (self.directory / "cluster.json", self.directory / "cluster.lock")
-        return [self.directory / "zookeeper", self.tls_directory, *brokers, *files]
+        secrets = secured.owned(self.directory)
+        return [self.directory / "zookeeper", *secrets, *brokers, *files]
 
     def _remove(self, but: Collection[Path] = ()) -> None:
         """Remove what belongs to the cluster, and the directory when nothing is left in it."""
@@ -319,7 +323,7 @@ class LocalCluster:
                 pass  # somebody keeps other files there: not ours to remove
 
     def _make_certificates(self, progress: Progress) -> None:
-        made = secured.make_missing(self.tls_directory, self.brokers) if self.secure else []
+        made = secured.make_missing(self.directory, self.brokers) if self.secure else []
         if made:
             progress(f"made certificates in {self.tls_directory}: {', '.join(made)}")
 
@@ -335,17 +339,29 @@ class LocalCluster:
         self.save()
         progress(f"ZooKeeper serves at {self.zookeeper.address}")
 
-    def _launch_brokers(self, begun: list[Callable[[], object]], progress: Progress) -> None:
+    def _write_configs(self) -> None:
+        """Write the settings of every broker that is about to start."""
         for broker in self.brokers.values():
             if broker.is_alive():
                 continue
             self._choose_ports(broker)
-            more = (
-                secured.listener_settings(self.tls_directory, broker.broker_id)
-                if self.secure
-                else None
-            )
-            broker.write_config(self.zookeeper_connect, self._broker_settings(), more)
+            connect, settings = self.zookeeper_connect, self._broker_settings()
+            if self.secure:
+                internal, external = secured.listener_settings(self.directory, broker.broker_id)
+                broker.write_config(connect, settings, internal=internal, external=external)
+            else:
+                broker.write_config(connect, settings)
+
+    def _make_admin(self, progress: Progress) -> None:
+        """Make the user of a secured cluster that may do everything, if it is not there."""
+        broker = next(iter(self.brokers.values()))
+        if self.secure and secured.make_admin(self.directory, broker.add_user):
+            progress(f"made the user {secured.ADMIN}")
+
+    def _launch_brokers(self, begun: list[Callable[[], object]], progress: Progress) -> None:
+        for broker in self.brokers.values():
+            if broker.is_alive():
+                continue
             progress(f"starting broker {broker.broker_id}")
             broker.launch()
             begun.append(broker.kill)

@@ -360,18 +360,24 @@ class Sender:
             self._tasks.spawn("producer id", self._get_id())
 
     async def _get_id(self) -> None:
-        """Ask any broker for a producer id until one gives it."""
+        """Ask any broker for a producer id until one gives it, or says that none ever will."""
         backoff = self._router.new_backoff("producer id")
         while not self._sequences.ready:
             try:
                 deadline = self._loop.time() + self._request_timeout_s
                 answer: InitPidResponse = await self._router.call_any(InitPidRequest(), deadline)
-                if answer.error_code:
-                    raise error_for(answer.error_code, answer.error_message or "")
-                self._sequences.given(answer.producer_id, answer.producer_epoch)
+                if not answer.error_code:
+                    self._sequences.given(answer.producer_id, answer.producer_epoch)
+                    break
+                told = partial(error_for, answer.error_code, answer.error_message or "")
+                if not is_retriable(told()):
+                    # A later batch asks again: a right that is missing may be there then.
+                    self._refused(told)
+                    break
+                raise told()
             except (OSError, TimeoutError, OncelogError) as error:
                 if isinstance(error, HandshakeError):
-                    self._refused(error)
+                    self._refused(error.anew)
                 elif isinstance(error, ClosedError) or not is_retriable(error):
                     raise
                 logger.info("no producer id yet: %s", error)
@@ -405,7 +411,7 @@ class Sender:
         except (BrokerUnreachableError, HandshakeError) as error:
             link.retry_at = self._loop.time() + link.backoff.next_s()
             if isinstance(error, HandshakeError):
-                self._refused(error, link.leader)
+                self._refused(error.anew, link.leader)
             for queue in self._accumulator.sendable:
                 if self._router.cluster.leader(queue.tp) == link.leader:
                     queue.unreachable(error)
@@ -414,16 +420,18 @@ class Sender:
             link.connecting = False
         self.wake()
 
-    def _refused(self, error: HandshakeError, leader: int = NO_LEADER) -> None:
+    def _refused(self, error: Callable[[], OncelogError], leader: int = NO_LEADER) -> None:
         """Give up what waits for a leader (without one: for any) that will not serve this client.
 
         An unknown leader is not the one that refused.
+
+        :param error: makes an error for each that is told.
         """
         leader_of = self._router.cluster.leader
         for batch in list(self._accumulator.incomplete):
             fits = leader in (NO_LEADER, leader_of(batch.queue.tp))
             if fits and not batch.in_flight:
-                self._outcomes.give_up(batch, error.anew())
+                self._outcomes.give_up(batch, error())
 
     # ------------------------------------------------------------------------------ answers
 

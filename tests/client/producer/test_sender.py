@@ -13,6 +13,7 @@ import uvloop
 from oncelog import Producer
 from oncelog.errors import (
     ClosedError,
+    ClusterAuthorizationFailedError,
     ConnectionLostError,
     CorruptMessageError,
     DeliveryTimeoutError,
@@ -406,6 +407,23 @@ async def test_a_failure_inside_is_heard_by_every_caller() -> None:
         with pytest.raises(ClosedError):
             await producer.send("t", b"x")
         await producer.close()
+
+
+async def test_who_may_not_have_a_producer_id_is_told_and_may_try_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A right that was missing may be there the next time. An answer is no defect of ours."""
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        denied = ClusterAuthorizationFailedError
+        cluster.rule(ApiKey.INIT_PID, Action.ERROR, error=denied, times=1000)
+        async with make(cluster) as producer:
+            for _ in range(2):
+                with pytest.raises(denied):
+                    await producer.send("t", b"v")
+            cluster.rules.clear()
+            assert (await producer.send("t", b"w")).offset == 0
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_the_history_holds_what_was_asked_and_what_is_known() -> None:
