@@ -27,7 +27,7 @@ from simulation import gray_faults as _gray  # noqa: F401
 from simulation import group_faults as _of_groups  # noqa: F401
 from simulation import identity_faults as _identity  # noqa: F401
 from simulation import retention_invariants
-from simulation import security_faults as _of_security  # noqa: F401
+from simulation import security_strikes as _of_security  # noqa: F401
 from simulation import topic_faults as _of_topics  # noqa: F401
 from simulation import txn_strikes as _of_transactions  # noqa: F401
 from simulation.checkers.verdict import failures, verdict
@@ -416,6 +416,7 @@ class Run:
             deletions_may_be_missed=self.invariants.rules.deletions_may_be_missed,
         )
         history = History.from_events(self.events)
+        self.security.judge_logs(self.coverage.lines)
         found = verdict(
             history,
             rules,
@@ -424,6 +425,7 @@ class Run:
             compacted=self.invariants.compacted(),
             holes=self.invariants.txns.holes(),
             undecided=self.invariants.txns.undecided(),
+            rights=self.security.rights,
         )
         self.problems += [str(violation) for violation in failures(found)]
         if self.nemesis is not None:

@@ -291,6 +291,7 @@ FROM_LOGS: tuple[Sight, ...] = (
         "authentication_failed",
     ),
     Sight("connection_of_changed_user", _LISTENER, "connection_refused", _says("reason", "user")),
+    Sight("broker_not_believed", _LISTENER, "connection_refused", _says("what", "not taken for a")),
     Sight("clients_refused", "oncelog_broker.security_watch", "clients_refused"),
     Sight("clients_served_again", "oncelog_broker.security_watch", "clients_served_again"),
     # transactions

@@ -37,6 +37,11 @@ class Change:
     acked_s: float | None = None
     force_by_s: float | None = None
 
+    def __str__(self) -> str:
+        verb = "given to" if self.granted else "taken from"
+        force = "in doubt" if self.force_by_s is None else f"in force by {self.force_by_s:.3f} s"
+        return f"{self.right} was {verb} {self.who} at {self.asked_s:.3f} s, {force}"
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -58,6 +63,14 @@ class Rights:
     refusals: list[Refusal] = field(default_factory=list)
     patience_s: float = 0.0
     """An answer that is heard was asked for no longer ago."""
+    fetch_patience_s: float = 0.0
+    """The same of a fetch, which may wait."""
+    _changes_of: dict[tuple[str, str], list[Change]] = field(default_factory=dict)
+
+    def add(self, change: Change) -> None:
+        """Note what is asked for now."""
+        self.changes.append(change)
+        self._changes_of.setdefault((change.who, change.right), []).append(change)
 
     def users(self) -> frozenset[str]:
         """Return everybody who ever had, or lacked, a right by a change."""
@@ -77,13 +90,13 @@ class Rights:
             _certain(changes, granted=True, since_s=since_s, until_s=until_s)
             for changes in self._needed(process, right)
         ]
-        return None if None in found else found[-1]
+        return found[-1] if found and None not in found else None
 
     def _needed(self, process: str, right: str) -> Iterator[list[Change]]:
         """Yield the changes of each right that one needs: to authenticate, and the right itself."""
         holder = holder_of(process)
         for who, name in dict.fromkeys([(holder, PASSWORD), (_owner(holder, right), right)]):
-            found = [each for each in self.changes if (each.who, each.right) == (who, name)]
+            found = self._changes_of.get((who, name))
             if found:
                 yield found
 

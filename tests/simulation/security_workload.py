@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -27,10 +28,14 @@ from oncelog.errors import (
 )
 from oncelog.history_events import HistoryEvent, HistoryRecorder
 from oncelog_broker.app import Broker
+from oncelog_broker.server.request import RequestContext
+from oncelog_protocol.acl_state import AclDecision
 from oncelog_protocol.acls import ALLOW, DENY, LITERAL, READ, TOPIC, WRITE, AclBindingFilter
+from oncelog_protocol.connection import IncomingRequest
 from oncelog_protocol.errors import NO_ERROR, DuplicateResourceError, ResourceNotFoundError
 from oncelog_protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest
 from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.security import UpdateSecurityRequest
 from oncelog_protocol.messages.users import (
     CREATE,
     DELETE,
@@ -41,11 +46,12 @@ from oncelog_protocol.messages.users import (
 from oncelog_protocol.sasl.user import CredentialRow
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
+from simulation.checkers.no_alarm_in_the_logs import LogLine
 from simulation.cluster import SimCluster
 from simulation.history import value_of
 from simulation.loop import Process, ProcessKilledError
 from simulation.rights import GRACE_S, PASSWORD, Change, Refusal, Rights
-from simulation.secured import GUEST, RIGHTS, SUBJECTS, WARDEN, acl, credential, security_of
+from simulation.secured import APP, GUEST, RIGHTS, SUBJECTS, WARDEN, acl, credential, security_of
 from simulation.workload import TOPIC as TOPIC_OF_ALL
 
 logger = logging.getLogger("simulation")
@@ -57,7 +63,13 @@ LIMBO_S = 4.0
 DETECTION_S = 5.0
 """A broker that has lost touch notices it within this: it looks, and waits for an answer."""
 
+ORDERS_KEPT_MAX = 1000
+AUTHENTICATION_FAILED = re.compile(r"^authentication_failed .*peer=([\d.]+):")
 LOOK_S = 0.03
+SLACK_S = 0.5
+"""Clients look this often whether an answer is overdue, and hand over what they were given."""
+
+FETCH_WAITS_MS = (200, 900, 2500)
 CRASH_EVERY_S = 10.0
 REFUSALS = (
     AuthenticationFailedError,
@@ -89,7 +101,11 @@ class SecurityWorkload:
         self.sink = sink
         self.partitions = partitions
         knobs = cluster.knobs
-        self.rights = Rights(patience_s=knobs.request_timeout_ms / 1000)
+        patience_s = knobs.request_timeout_ms / 1000
+        self.rights = Rights(
+            patience_s=patience_s + SLACK_S,
+            fetch_patience_s=patience_s + max(FETCH_WAITS_MS) / 1000 + SLACK_S,
+        )
         self.failures: list[BaseException] = []
         """What a subject raised that it must not."""
         self.over = False
@@ -110,13 +126,58 @@ class SecurityWorkload:
         self._tasks: list[asyncio.Task[None]] = []
         self._lacking: dict[Change, list[Broker]] = {}
         """Brokers that did not know a change when it was acknowledged."""
+        self._orders: deque[tuple[int, UpdateSecurityRequest]] = deque(maxlen=ORDERS_KEPT_MAX)
+        if self.users:
+            cluster.on_broker.append(self._listen)
         for user in self.users:
             self._begins(f"{user}.1", PASSWORD, True)
             for right in RIGHTS:
                 self._begins(user, right, self.allowed[user, right])
 
     def _begins(self, who: str, right: str, granted: bool) -> None:
-        self.rights.changes.append(Change(who, right, granted, 0.0, 0.0, 0.0))
+        self.rights.add(Change(who, right, granted, 0.0, 0.0, 0.0))
+
+    def _listen(self, broker_id: int, broker: Broker) -> None:
+        """Keep the orders of a broker, and note when it refuses the application something, which
+        may do everything."""
+        decide, dispatch = broker.acls.decision, broker.dispatcher.dispatch
+
+        def decision(context: RequestContext, *asked: Any) -> AclDecision:
+            found = decide(context, *asked)
+            if not found.allowed and context.principal == f"User:{APP}":
+                self._app_refused(" ".join(map(str, asked)), found.reason)
+            return found
+
+        def keeping(context: RequestContext, incoming: IncomingRequest, respond: Any) -> None:
+            if isinstance(incoming.message, UpdateSecurityRequest):
+                self._orders.append((broker_id, incoming.message))
+            dispatch(context, incoming, respond)
+
+        broker.acls.decision = decision  # type: ignore[assignment,method-assign]
+        broker.dispatcher.dispatch = keeping  # type: ignore[method-assign]
+
+    def _app_refused(self, what: str, why: str) -> None:
+        now_s = self.cluster.loop.now_s
+        self.rights.refusals.append(Refusal(APP, what, now_s, now_s, why))
+
+    def orders_to(self, broker: Broker) -> list[UpdateSecurityRequest]:
+        """Return what controllers have told a broker in its present life, oldest first."""
+        return [
+            order
+            for broker_id, order in self._orders
+            if broker_id == broker.broker_id and order.broker_epoch == broker.broker_epoch
+        ]
+
+    def judge_logs(self, lines: Iterable[LogLine]) -> None:
+        """Note whom brokers did not believe that is no subject: everybody else has a password that
+        nobody changes."""
+        hosts = self.cluster.network.hosts
+        subjects = {hosts[each.host].address for each in self.subjects if each.host in hosts}
+        for line in lines:
+            found = AUTHENTICATION_FAILED.search(line.text)
+            if found is not None and found[1] not in subjects:
+                refusal = Refusal(found[1], PASSWORD, line.time_s, line.time_s, line.text)
+                self.rights.refusals.append(refusal)
 
     # ---- life
 
@@ -217,7 +278,7 @@ class SecurityWorkload:
     def _asks(self, who: str, right: str, granted: bool) -> Change:
         change = Change(who, right, granted, self.cluster.loop.now_s)
         self.cluster.loop.trace(f"{'grant' if granted else 'revoke'} {who} {right}")
-        self.rights.changes.append(change)
+        self.rights.add(change)
         return change
 
     async def _until_acknowledged(self, requests: list[Request], changes: list[Change]) -> None:
@@ -281,11 +342,12 @@ class SecurityWorkload:
             self.counts["changes_acknowledged"] += 1
             self.counts["brokers_lacked_a_change"] += bool(lacking)
             change.acked_s = now_s
-            change.force_by_s = now_s + (self._lost_touch_s() if lacking else GRACE_S)
+            change.force_by_s = now_s + (self.lost_touch_s if lacking else GRACE_S)
             if lacking:
                 self._lacking[change] = lacking[:]
 
-    def _lost_touch_s(self) -> float:
+    @property
+    def lost_touch_s(self) -> float:
         """Return for how long a broker may serve that has lost touch."""
         rate = 1 + self.cluster.knobs.clock_rate_spread
         return (self.cluster.knobs.security_stale_max_ms / 1000 + DETECTION_S) * rate
@@ -299,7 +361,7 @@ class SecurityWorkload:
                 if now_s > change.force_by_s:
                     del self._lacking[change]
                 elif any(self._stands_still(broker) for broker in lacking):
-                    change.force_by_s = now_s + self._lost_touch_s()
+                    change.force_by_s = now_s + self.lost_touch_s
             await asyncio.sleep(LOOK_S)
 
     def _stands_still(self, broker: Broker) -> bool:
@@ -447,8 +509,8 @@ class Subject:
             consumer = Consumer(
                 bootstrap_servers=cluster.bootstrap,
                 auto_offset_reset=entropy.choice(["earliest", "latest"]),
-                fetch_min_bytes=entropy.choice([1, 3000]),
-                fetch_max_wait_ms=entropy.choice([200, 900]),
+                fetch_min_bytes=entropy.choice([1, 3000, 100_000]),
+                fetch_max_wait_ms=entropy.choice(FETCH_WAITS_MS),
                 **self._options("consumer", part, entropy),
             )
             began_s = cluster.loop.now_s

@@ -419,6 +419,11 @@ SECURITY_PROOFS: dict[str, Proof] = {
     "delete_user": lambda seen: (
         seen.coverage["connection_of_changed_user"] > 0 and bool(seen.refused_users("PASSWORD"))
     ),
+    "isolate_from_security": lambda seen: seen.coverage["clients_refused"] > 0,
+    "late_security_order": lambda seen: any(
+        line.startswith("again version ") for line in seen.lines
+    ),
+    "borrowed_identity": lambda seen: seen.coverage["broker_not_believed"] > 0,
     "change_password": lambda seen: (
         seen.coverage["connection_of_changed_user"] > 0
         and any(line.startswith("acknowledged ") and ".2 " in line for line in seen.lines)

@@ -12,6 +12,7 @@ from simulation.checkers import (
     copies_match_inputs,
     delivered_where_written,
     every_acked_write_seen,
+    granted_rights_work,
     groups_come_to_the_end,
     leader_epochs_agree,
     money_is_conserved,
@@ -34,6 +35,7 @@ from simulation.checkers import (
     one_value_at_an_offset,
     repeats_within_a_group,
     replicas_agree,
+    revoked_rights_are_gone,
     sends_of_a_producer_in_order,
     sends_of_an_operation_adjoin,
     sends_of_an_operation_in_order,
@@ -46,6 +48,7 @@ from simulation.checkers.replicas import AllReplicas
 from simulation.checkers.transactions_are_decided import Open
 from simulation.checkers.violation import Holes, Rules, Violation
 from simulation.history import History, Key, Watermark
+from simulation.rights import Rights
 
 OF_HISTORY: tuple[Callable[[History, Rules], list[Violation]], ...] = (
     one_value_at_an_offset.check,
@@ -85,6 +88,7 @@ def verdict(
     holes: Holes | None = None,
     compacted: Mapping[Key, Compacted] | None = None,
     undecided: Mapping[Key, Sequence[Open]] | None = None,
+    rights: Rights | None = None,
 ) -> list[Violation]:
     """Return every violation, by the number of its anomaly, also those only to be reported.
 
@@ -93,6 +97,7 @@ def verdict(
         history has transactions, whose markers nobody listed; holes are then not judged.
     :param compacted: partitions whose logs compact, as they were committed and as they are.
     :param undecided: transactions that leaders have open when all is over.
+    :param rights: what users might do, in a secured run.
     """
     found = [violation for check in OF_HISTORY for violation in check(history, rules)]
     found += delivered_where_written.check(history, rules, holes)
@@ -109,6 +114,9 @@ def verdict(
         found += newest_values_kept.check(compacted, rules)
     if undecided is not None:
         found += transactions_are_decided.check(undecided, rules)
+    if rights is not None:
+        found += revoked_rights_are_gone.check(history, rules, rights)
+        found += granted_rights_work.check(history, rules, rights)
     return sorted(found, key=_number)
 
 
