@@ -41,6 +41,8 @@ class Cluster(Face):
     :param directory: keep the brokers' data here, on the real disk; by default it is in memory, and
         disks can fill up, fail, and lose their power.
     :param seed: of everything that the brokers draw by chance.
+    :param secure: clients authenticate by SCRAM, as users whose rights are ACLs; a client that may
+        do everything takes ``security=cluster.security``. Nothing is encrypted.
     :param settings: of every broker, as in its configuration file (``topic_defaults={...}``,
         ``min_insync_replicas=2``); see ``oncelog_testing.core.SETTINGS`` for what is preset.
     """
@@ -51,6 +53,7 @@ class Cluster(Face):
         *,
         directory: Path | str | None = None,
         seed: int | str = 1,
+        secure: bool = False,
         **settings: Any,
     ) -> None:
         if brokers < 1:
@@ -59,6 +62,7 @@ class Cluster(Face):
         self._count = brokers
         self._directory = None if directory is None else Path(directory).absolute()
         self._seed = seed
+        self._secure = secure
         self._settings = settings
         self._aio = AsyncCluster._of(self)
 
@@ -105,6 +109,7 @@ class Cluster(Face):
                 seed=self._seed,
                 plan=FaultPlan(on_loop),
                 settings=self._settings,
+                secure=self._secure,
             )
             self._aio.attach(core)
             try:
@@ -155,6 +160,7 @@ class Cluster(Face):
     move_leader = blocking(ClusterCore.move_leader)
     wait_for_leader = blocking(ClusterCore.wait_for_leader)
     wait_until_caught_up = blocking(ClusterCore.wait_until_caught_up)
+    create_user = blocking(ClusterCore.create_user)
     group = blocking(ClusterCore.group)
     wait_for_group = blocking(ClusterCore.wait_for_group)
     wait_for_hits = blocking(ClusterCore.wait_for_hits)
@@ -256,6 +262,7 @@ class AsyncCluster(Face):
     move_leader = _awaited(ClusterCore.move_leader)
     wait_for_leader = _awaited(ClusterCore.wait_for_leader)
     wait_until_caught_up = _awaited(ClusterCore.wait_until_caught_up)
+    create_user = _awaited(ClusterCore.create_user)
     group = _awaited(ClusterCore.group)
     wait_for_group = _awaited(ClusterCore.wait_for_group)
     wait_for_hits = _awaited(ClusterCore.wait_for_hits)

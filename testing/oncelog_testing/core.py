@@ -12,7 +12,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from oncelog import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
+from oncelog import (
+    AclBinding,
+    Admin,
+    Consumer,
+    NewTopic,
+    Producer,
+    Record,
+    Security,
+    TopicPartition,
+    UserAlteration,
+)
 from oncelog.admin.group_results import GroupDescription
 from oncelog.errors import ApiError, ClientError
 from oncelog_broker.app import Broker
@@ -23,6 +33,8 @@ from oncelog_testing.faults import OWN_CLIENT, Fault, FaultPlan
 from oncelog_testing.fleet import REPLICAS_MAX, TIMEOUT_S, Fleet
 from oncelog_testing.loop import ClusterLoop
 from oncelog_testing.memory.files import MemoryFiles
+from oncelog_testing.secured import ITERATIONS, LISTENERS, SecuredUsers
+from oncelog_testing.secured import SETTINGS as SECURED_SETTINGS
 
 __all__ = ["SETTINGS", "ClusterCore", "Value"]
 
@@ -63,6 +75,7 @@ class ClusterCore(Fleet):
         seed: int | str,
         plan: FaultPlan,
         settings: Mapping[str, Any],
+        secure: bool = False,
     ) -> None:
         self.clock = ClusterClock(lambda: loop.ahead_s)
         self.dirty = False
@@ -71,14 +84,23 @@ class ClusterCore(Fleet):
         self._admin: Admin | None = None
         entropy = SeededEntropy(seed)
         self.entropy = entropy.fork("clients")
+        self._users = SecuredUsers(entropy.fork("users")) if secure else None
+        self.security: Security | None = None if self._users is None else self._users.admin
+        """What a client is given that may do everything; None: the cluster is not secured."""
         replicas = min(brokers, REPLICAS_MAX)
         super().__init__(
             brokers,
             clock=self.clock,
             entropy=entropy,
             plan=plan,
-            settings={**SETTINGS, "default_replication_factor": replicas, **settings},
+            settings={
+                **SETTINGS,
+                "default_replication_factor": replicas,
+                **(SECURED_SETTINGS if secure else {}),
+                **settings,
+            },
             directory=directory,
+            listeners=LISTENERS if secure else None,
         )
         for machine in self.machines.values():
             machine.config()  # a setting that does not hold is said before anything is started
@@ -95,6 +117,8 @@ class ClusterCore(Fleet):
 
     async def start(self) -> None:
         """Start every broker; return when each knows every other."""
+        if self._users is not None:
+            await self._users.begin(self.zookeeper)
         await asyncio.gather(*(machine.start() for machine in self.machines.values()))
         await self.converged()
 
@@ -209,6 +233,7 @@ class ClusterCore(Fleet):
             self.bootstrap,
             client_id=OWN_CLIENT,
             clock=self.clock,
+            security=self.security,
             linger_ms=0,
             delivery_timeout_ms=int(timeout_s * 1000),
         ) as producer:
@@ -237,7 +262,10 @@ class ClusterCore(Fleet):
         deadline = time.monotonic() + timeout_s
         found: list[Record] = []
         async with Consumer(
-            bootstrap_servers=self.bootstrap, client_id=OWN_CLIENT, auto_offset_reset="earliest"
+            bootstrap_servers=self.bootstrap,
+            client_id=OWN_CLIENT,
+            auto_offset_reset="earliest",
+            security=self.security,
         ) as consumer:
             partitions = await consumer.partitions_for(topic)
             consumer.assign(partitions)
@@ -380,6 +408,27 @@ class ClusterCore(Fleet):
         wanted += [f"lag at most {lag}"] if lag is not None else []
         raise self.late(f"group {group} in {', '.join(wanted)}; last seen: {seen}", timeout_s)
 
+    # -- users -------------------------------------------------------------------------------
+
+    async def create_user(self, name: str, *, acls: Iterable[AclBinding] = ()) -> Security:
+        """Create a user with a password of its own, and ACLs; return what its clients are given.
+
+        All brokers know of both when this returns. Without ACLs the user may authenticate alone.
+
+        :raises ValueError: the cluster was not made with ``secure=True``.
+        :raises ApiError: DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL, or an ACL is refused.
+        """
+        if self._users is None:
+            raise ValueError("a cluster has users if it is made with secure=True")
+        password = self._users.new_password()
+        admin = await self._clients()
+        new = UserAlteration.create(name, password, iterations=ITERATIONS)
+        (await admin.alter_users([new])).raise_for_errors()
+        entries = list(acls)
+        if entries:
+            (await admin.create_acls(entries)).raise_for_errors()
+        return self._users.security_of(name, password)
+
     # -- faults ------------------------------------------------------------------------------
 
     async def wait_for_hits(
@@ -443,7 +492,9 @@ class ClusterCore(Fleet):
 
     async def _clients(self) -> Admin:
         if self._admin is None:
-            admin = Admin(self.bootstrap, client_id=OWN_CLIENT, entropy=self.entropy)
+            admin = Admin(
+                self.bootstrap, client_id=OWN_CLIENT, entropy=self.entropy, security=self.security
+            )
             await admin.start()
             self._admin = admin
         return self._admin

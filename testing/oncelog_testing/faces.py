@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
+from oncelog import Security
 from oncelog_testing.answers import ErrorLike, api_key, error_class
 from oncelog_testing.clock import ClusterClock
 from oncelog_testing.core import ClusterCore
@@ -92,6 +93,12 @@ class Face:
     def bootstrap(self) -> str:
         """Return what clients take as ``bootstrap_servers``: addresses of the brokers that run."""
         return self.core.bootstrap
+
+    @property
+    def security(self) -> Security | None:
+        """Return what a client that may do everything takes as ``security``; None: the cluster was
+        not made with ``secure=True``, and everybody may."""
+        return self.core.security
 
     @property
     def brokers(self) -> list[int]:

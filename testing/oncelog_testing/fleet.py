@@ -54,6 +54,7 @@ class Fleet:
         directory: Path | None,
         files: Files | None = None,
         options: Mapping[str, Any] | None = None,
+        listeners: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.plan = plan
         self.zookeeper = MemoryZooKeeper()
@@ -73,6 +74,7 @@ class Fleet:
             settings={**defaults, **settings},
             files=files,
             options=options,
+            listeners=listeners,
         )
         for broker_id in range(1, brokers + 1):
             self.add(broker_id)

@@ -45,6 +45,7 @@ class Machine:
     :param directory: it holds the data, on the real disk; None: the disk is in memory.
     :param files: how a real disk is used; None: as the system does it.
     :param options: more arguments of ``Broker``, such as safeguards to switch off.
+    :param listeners: what a listener of a name has beside its address.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Machine:
         directory: str | None,
         files: Files | None = None,
         options: Mapping[str, Any] | None = None,
+        listeners: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.broker: Broker | None = None
@@ -76,6 +78,7 @@ class Machine:
         self._directory = directory
         self._files = files if files is not None else SystemFiles()
         self._options = options or {}
+        self._listeners = listeners or {}
         self._lives = 0
         self._ports: dict[str, int] = {}
         self._ends = Tasks(f"machine-{broker_id}")
@@ -109,7 +112,10 @@ class Machine:
         given: dict[str, Any] = {
             "broker_id": self.broker_id,
             "log_dirs": [self._directory or f"{DATA}/{self.broker_id}"],
-            "listeners": [ListenerConfig(name=n, port=self._ports.get(n, 0)) for n in LISTENERS],
+            "listeners": [
+                ListenerConfig(name=n, port=self._ports.get(n, 0), **self._listeners.get(n, {}))
+                for n in LISTENERS
+            ],
         }
         return BrokerConfig(**{**given, **self._settings, **settings})
 
