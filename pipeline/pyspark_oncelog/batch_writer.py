@@ -112,7 +112,7 @@ class BatchWriter(DataSourceArrowWriter):
         found = transaction_of(messages)
         if found is None:
             return
-        commit(*found)
+        commit(self._options, *found)
         run_ids = {message.run_id for message in messages if isinstance(message, TaskMessage)}
         if self._options.sink_id is not None:
             ticket = found[0]
@@ -142,9 +142,9 @@ class BatchWriter(DataSourceArrowWriter):
         """Make the rows invisible, unless they are committed; the driver calls this."""
         found = transaction_of(messages)
         if found is not None:
-            abort(found[0])
+            abort(self._options, found[0])
         elif self._options.exactly_once and self._options.sink_id is None:
-            abort(self._own_ticket())  # no task got so far as to say that it wrote
+            abort(self._options, self._own_ticket())  # no task got so far as to say that it wrote
 
     def _own_ticket(self) -> Ticket:
         from oncelog import Ticket

@@ -15,11 +15,15 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from oncelog import Admin
 from oncelog.errors import DeadlineExceededError
 from oncelog.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    from oncelog import Security
+    from pyspark_oncelog.security_options import SecurityOptions
 
 T = TypeVar("T")
 
@@ -123,15 +127,39 @@ def forget(key: Any) -> Any:
     return making.result()
 
 
-async def started_admin(bootstrap: str) -> Admin:
-    """Return the admin client of these brokers; call it on the loop.
+class ClusterOptions(Protocol):
+    """The options of a source or a sink say which cluster it is, and how to connect to it."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Return the brokers' addresses."""
+        ...
+
+    @property
+    def security(self) -> SecurityOptions | None:
+        """Return how connections are secured, without secrets."""
+        ...
+
+
+def security_of(options: ClusterOptions) -> Security | None:
+    """Return how a client of this process connects.
+
+    :raises OptionError: a file or a variable is missing here.
+    """
+    return None if options.security is None else options.security.here()
+
+
+async def started_admin(options: ClusterOptions) -> Admin:
+    """Return the admin client of a cluster; call it on the loop.
 
     :raises NoBrokersAvailableError: nobody answers; the next call tries again.
+    :raises OptionError: a file or a variable of security is missing here.
     """
 
     async def make() -> Admin:
-        admin = Admin(bootstrap, client_id="oncelog-spark")
+        security = security_of(options)
+        admin = Admin(options.bootstrap_servers, client_id="oncelog-spark", security=security)
         await admin.start()
         return admin
 
-    return await keep(("admin", bootstrap), make)
+    return await keep(("admin", options.bootstrap_servers, options.security), make)

@@ -35,6 +35,7 @@ from pyspark_oncelog.option_values import (
     parse_pattern,
     parse_timestamps,
 )
+from pyspark_oncelog.security_options import SecurityOptions, parse_security
 
 __all__ = ["OptionError", "SourceOptions", "find_bootstrap", "names_a_source"]
 
@@ -131,6 +132,8 @@ class SourceOptions:
     """One source was given these options; see ``docs/spark.md`` for the table."""
 
     bootstrap_servers: str
+    security: SecurityOptions | None = None
+    """How connections are secured, unless the addresses are a URL that says it."""
     subscribe: tuple[str, ...] = ()
     subscribe_pattern: str = ""
     assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -174,8 +177,10 @@ class SourceOptions:
         """
         given = {key.lower(): str(value) for key, value in options.items()}
         _refuse(given)
+        servers = find_bootstrap(given)
         parsed = cls(
-            bootstrap_servers=find_bootstrap(given),
+            bootstrap_servers=servers,
+            security=parse_security(given, servers),
             **_topics(given),  # type: ignore[arg-type]
             starting=_point(given, "starting"),
             ending=_point(given, "ending") or OffsetPoint("latest"),

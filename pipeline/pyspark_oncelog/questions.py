@@ -40,11 +40,12 @@ async def _consumer(options: SourceOptions) -> Consumer:
             client_id="oncelog-spark",
             isolation_level=options.isolation_level,  # type: ignore[arg-type]
             max_block_ms=options.driver_timeout_ms,
+            security=connections.security_of(options),
         )
         await consumer.start()
         return consumer
 
-    key = ("questions", options.bootstrap_servers, options.isolation_level)
+    key = ("questions", options.bootstrap_servers, options.security, options.isolation_level)
     return await connections.keep((*key, options.driver_timeout_ms), make)
 
 
@@ -54,7 +55,7 @@ async def find_topics(options: SourceOptions, missing_ok: bool = False) -> Topic
     :param missing_ok: leave out what does not exist, instead of raising.
     :raises UnknownTopicOrPartitionError: a named topic, or a partition of it, does not exist.
     """
-    admin = await connections.started_admin(options.bootstrap_servers)
+    admin = await connections.started_admin(options)
     wanted: list[str] | None = None
     if not options.subscribe_pattern:
         wanted = list(options.subscribe or options.assign)
@@ -181,7 +182,7 @@ async def publish(
 
     :raises ApiError: a partition does not exist any more; the group has members of its own.
     """
-    admin = await connections.started_admin(options.bootstrap_servers)
+    admin = await connections.started_admin(options)
     wanted = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
     outcome = await admin.alter_group_offsets(options.group_id, wanted, timeout_ms=timeout_ms)
     outcome.raise_for_errors()
@@ -189,7 +190,7 @@ async def publish(
 
 async def published(options: SourceOptions, timeout_ms: int) -> dict[SourcePartition, int]:
     """Return the offsets of the group that shows the query's progress."""
-    admin = await connections.started_admin(options.bootstrap_servers)
+    admin = await connections.started_admin(options)
     found = await admin.list_group_offsets(options.group_id, timeout_ms=timeout_ms)
     return {SourcePartition(*tp): item.offset for tp, item in found.items() if item is not None}
 

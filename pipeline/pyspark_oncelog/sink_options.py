@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark_oncelog.option_values import parse_bool, parse_count
 from pyspark_oncelog.options import NAMES, PASSED, OptionError, find_bootstrap
+from pyspark_oncelog.security_options import SecurityOptions, is_of_security, parse_security
 
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
@@ -71,6 +72,8 @@ class SinkOptions:
     """The options say where and how rows are written. They may be pickled."""
 
     bootstrap_servers: str
+    security: SecurityOptions | None = None
+    """How connections are secured, unless the addresses are a URL that says it."""
     topic: str | None = None
     """The topic of all rows; None: a column says it."""
     sink_id: str | None = None
@@ -101,10 +104,11 @@ class SinkOptions:
         servers = find_bootstrap(given)
         known = {name: given[name] for name in given if name in _OWN}
         for name in given:
-            if name not in _OWN and name not in _OTHERS and not name.endswith(_BOOTSTRAP):
+            if name not in _OWN and name not in _OTHERS and not _is_shared(name):
                 _refuse_unknown(name)
         return cls(
             bootstrap_servers=servers,
+            security=parse_security(given, servers),
             topic=known.get("topic"),
             sink_id=_sink_id(known),
             exactly_once=_exactly_once(known),
@@ -119,6 +123,11 @@ class SinkOptions:
             checkpoint=given.get("checkpointlocation"),
             client=_client_options(given),
         )
+
+
+def _is_shared(name: str) -> bool:
+    """Return whether an option says where the brokers are, or how to connect to them."""
+    return name.endswith(_BOOTSTRAP) or is_of_security(name)
 
 
 def _client_options(given: Mapping[str, str]) -> dict[str, Any]:

@@ -33,11 +33,10 @@ def begin(options: SinkOptions) -> int:
     """
     from pyspark_oncelog import connections
 
-    servers = options.bootstrap_servers
-    return connections.call(_next_ordinal, servers, timeout_s=BEGIN_TIMEOUT_S + SLACK_S)
+    return connections.call(_next_ordinal, options, timeout_s=BEGIN_TIMEOUT_S + SLACK_S)
 
 
-def commit(ticket: Ticket, receipts: Sequence[Receipt]) -> None:
+def commit(options: SinkOptions, ticket: Ticket, receipts: Sequence[Receipt]) -> None:
     """Make what the winners wrote visible; may be repeated.
 
     :raises ProducerFencedError: a newer run has taken over, or the transaction was aborted.
@@ -47,7 +46,7 @@ def commit(ticket: Ticket, receipts: Sequence[Receipt]) -> None:
     from pyspark_oncelog import connections
 
     try:
-        connections.call(_commit, ticket, receipts, timeout_s=END_TIMEOUT_S + SLACK_S)
+        connections.call(_commit, options, ticket, receipts, timeout_s=END_TIMEOUT_S + SLACK_S)
     except ProducerFencedError as error:
         error.add_note(
             f"{ticket.transactional_id}, batch {ticket.tag}: another run of this query has taken"
@@ -57,14 +56,14 @@ def commit(ticket: Ticket, receipts: Sequence[Receipt]) -> None:
         raise
 
 
-def abort(ticket: Ticket) -> None:
+def abort(options: SinkOptions, ticket: Ticket) -> None:
     """Make everything invisible, unless it is committed. Only a courtesy to readers, which need not
     wait for the time-out: failures are logged, as Spark has an error of its own to tell."""
     from oncelog.errors import OncelogError, ProducerFencedError
     from pyspark_oncelog import connections
 
     try:
-        end = connections.call(_abort, ticket, timeout_s=END_TIMEOUT_S + SLACK_S)
+        end = connections.call(_abort, options, ticket, timeout_s=END_TIMEOUT_S + SLACK_S)
     except ProducerFencedError:
         return  # a newer run has aborted it
     except (OncelogError, OSError, TimeoutError) as error:
@@ -92,7 +91,7 @@ def abort_planned(options: SinkOptions, transactional_id: str, tag: int) -> None
 
     ordinal = driver_notes.find(PLANNED, _sink(options))
     if ordinal is not None:
-        abort(Ticket(options.bootstrap_servers, transactional_id, ordinal, tag))
+        abort(options, Ticket(options.bootstrap_servers, transactional_id, ordinal, tag))
 
 
 def _sink(options: SinkOptions) -> tuple[str | None, ...]:
@@ -103,28 +102,30 @@ def _sink(options: SinkOptions) -> tuple[str | None, ...]:
 # ------------------------------------------------------------------------------ on the loop
 
 
-async def _next_ordinal(servers: str) -> int:
+async def _next_ordinal(options: SinkOptions) -> int:
     from oncelog import SharedTransaction
     from pyspark_oncelog import connections
 
-    admin = await connections.started_admin(servers)
+    admin = await connections.started_admin(options)
     return await SharedTransaction.next_ordinal(
-        bootstrap_servers=servers, over=admin, max_block_ms=int(BEGIN_TIMEOUT_S * 1000)
+        bootstrap_servers=options.bootstrap_servers,
+        over=admin,
+        max_block_ms=int(BEGIN_TIMEOUT_S * 1000),
     )
 
 
-async def _commit(ticket: Ticket, receipts: Sequence[Receipt]) -> None:
-    await (await _owner(ticket)).commit(receipts)
+async def _commit(options: SinkOptions, ticket: Ticket, receipts: Sequence[Receipt]) -> None:
+    await (await _owner(options, ticket)).commit(receipts)
 
 
-async def _abort(ticket: Ticket) -> bool:
+async def _abort(options: SinkOptions, ticket: Ticket) -> bool:
     """Abort the transaction; return whether it is committed."""
-    return (await (await _owner(ticket)).abort()).committed
+    return (await (await _owner(options, ticket)).abort()).committed
 
 
-async def _owner(ticket: Ticket) -> SharedTransaction:
+async def _owner(options: SinkOptions, ticket: Ticket) -> SharedTransaction:
     from oncelog import SharedTransaction
     from pyspark_oncelog import connections
 
-    admin = await connections.started_admin(ticket.bootstrap_servers)
+    admin = await connections.started_admin(options)
     return SharedTransaction(ticket, over=admin, max_block_ms=int(END_TIMEOUT_S * 1000))

@@ -42,7 +42,8 @@ def read_span(
     :raises DeadlineExceededError: nothing came for ``kafkaConsumer.pollTimeoutMs``.
     """
     wait_s = options.poll_timeout_ms / 1000 + connections.GRACE_S
-    key = ("reading", options.bootstrap_servers, options.isolation_level, options.fetch_bytes)
+    place = (options.bootstrap_servers, options.security)
+    key = ("reading", *place, options.isolation_level, options.fetch_bytes)
     consumer = connections.forget(key)
     if consumer is None:
         consumer = connections.call(_start, options, timeout_s=wait_s)
@@ -70,6 +71,7 @@ async def _start(options: SourceOptions) -> Consumer:
         max_partition_fetch_bytes=options.fetch_bytes,
         fetch_max_bytes=max(options.fetch_bytes, 32 * 1024 * 1024),
         max_block_ms=options.poll_timeout_ms,
+        security=connections.security_of(options),
     )
     await consumer.start()
     return consumer
@@ -146,7 +148,7 @@ async def _explain(consumer: Consumer, span: OffsetSpan, options: SourceOptions)
 
 async def _check_topic(span: OffsetSpan, options: SourceOptions) -> bool:
     """Return whether the topic is still the one that was planned."""
-    admin = await connections.started_admin(options.bootstrap_servers)
+    admin = await connections.started_admin(options)
     (topic,) = await admin.describe_topics([span.topic], timeout_ms=options.poll_timeout_ms)
     if topic.error is None and topic.topic_id == span.topic_id:
         return True

@@ -92,7 +92,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         ticket, receipts = found
         if ticket.tag != batch_id:
             raise RuntimeError(f"the tasks wrote batch {ticket.tag}, Spark commits {batch_id}")
-        commit(ticket, receipts)
+        commit(self._options, ticket, receipts)
         logger.info("batch %d: %d rows committed", batch_id, count_rows(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
@@ -104,7 +104,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         found = transaction_of(messages)
         if found is not None:
-            abort(found[0])
+            abort(self._options, found[0])
             return
         query_id = query_of(self._options.checkpoint)
         tasks_wrote = any(message is None for message in messages)

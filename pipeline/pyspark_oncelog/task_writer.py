@@ -174,7 +174,8 @@ async def _joined(options: SinkOptions, ticket: Ticket, attempt: str) -> SharedW
             await _drop(kept)
             raise
         return kept
-    return await join(ticket, writer=attempt, **_client_options(options))
+    security = connections.security_of(options)
+    return await join(ticket, writer=attempt, security=security, **_client_options(options))
 
 
 async def _sealed(writer: SharedWriter) -> str:
@@ -186,7 +187,9 @@ async def _producer(options: SinkOptions) -> Producer:
     kept: Producer | None = connections.forget(_key("producer", options))
     if kept is not None:
         return kept
-    producer = Producer(options.bootstrap_servers, **_client_options(options))
+    security = connections.security_of(options)
+    settings = _client_options(options)
+    producer = Producer(options.bootstrap_servers, security=security, **settings)
     await producer.start()
     return producer
 
@@ -217,7 +220,7 @@ async def _drop(client: SharedWriter | Producer) -> None:
 def _key(kind: str, options: SinkOptions) -> tuple[Any, ...]:
     """Return a key that is equal for all tasks that may send with the same client of a kind."""
     settings = tuple(sorted(options.client.items()))
-    return kind, options.bootstrap_servers, options.partitioner, settings
+    return kind, options.bootstrap_servers, options.security, options.partitioner, settings
 
 
 def _client_options(options: SinkOptions) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from oncelog.errors import DeadlineExceededError, NoBrokersAvailableError
+from pipeline.spark_task import sink_options
 from pyspark_oncelog import connections
 
 
@@ -72,7 +73,7 @@ def test_what_could_not_be_made_is_tried_again() -> None:
 @pytest.mark.usefixtures("fresh_connections")
 def test_nobody_at_the_address() -> None:
     with pytest.raises(NoBrokersAvailableError):
-        connections.call(connections.started_admin, "127.0.0.1:1")
+        connections.call(connections.started_admin, sink_options("127.0.0.1:1"))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

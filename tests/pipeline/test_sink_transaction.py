@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from oncelog import Receipt, Ticket
@@ -21,6 +23,14 @@ from support.fake_cluster import Action, FakeCluster, committed_of
 LAYOUT = layout_of(SCHEMA, topic="t")
 
 
+def end(cluster: FakeCluster, ticket: Ticket, receipts: Sequence[Receipt]) -> None:
+    commit(sink_options(cluster.bootstrap), ticket, receipts)
+
+
+def give_up(cluster: FakeCluster, ticket: Ticket) -> None:
+    abort(sink_options(cluster.bootstrap), ticket)
+
+
 def write(cluster: FakeCluster, value: bytes, tag: int = 0) -> tuple[Ticket, list[Receipt]]:
     options = sink_options(cluster.bootstrap)
     ticket = Ticket(cluster.bootstrap, "spark-q", begin(options), tag)
@@ -36,11 +46,11 @@ async def test_a_lost_answer_to_a_commit_harms_nothing() -> None:
         def work() -> None:
             written = write(cluster, b"v")
             cluster.rule(ApiKey.END_SHARED_TXN, Action.DROP_AFTER)
-            commit(*written)
-            commit(*written)
-            abort(written[0])
+            end(cluster, *written)
+            end(cluster, *written)
+            give_up(cluster, written[0])
             cluster.rule(ApiKey.END_SHARED_TXN, Action.ERROR, error=NotCoordinatorError)
-            commit(*write(cluster, b"w", 1))
+            end(cluster, *write(cluster, b"w", 1))
 
         await beside(work)
         assert committed_of(cluster, "t") == [b"v", b"w"]
@@ -52,13 +62,13 @@ async def test_an_abort_makes_invisible_and_is_repeated_at_will() -> None:
 
         def work() -> None:
             ticket, receipts = write(cluster, b"aborted")
-            abort(ticket)
-            abort(ticket)
+            give_up(cluster, ticket)
+            give_up(cluster, ticket)
             with pytest.raises(ProducerFencedError) as caught:
-                commit(ticket, receipts)
+                end(cluster, ticket, receipts)
             assert "transactionTimeoutMs" in "".join(caught.value.__notes__)
-            commit(*write(cluster, b"again"))
-            abort(ticket)  # somebody else's by now
+            end(cluster, *write(cluster, b"again"))
+            give_up(cluster, ticket)  # somebody else's by now
 
         await beside(work)
         assert committed_of(cluster, "t") == [b"again"]
@@ -66,10 +76,11 @@ async def test_an_abort_makes_invisible_and_is_repeated_at_will() -> None:
 
 async def test_an_abort_that_fails_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     def work() -> None:
-        abort(Ticket("127.0.0.1:1", "spark-q", 1, 0))
+        nobody = sink_options("127.0.0.1:1")
+        abort(nobody, Ticket("127.0.0.1:1", "spark-q", 1, 0))
         with pytest.raises((NoBrokersAvailableError, DeadlineExceededError)):
-            begin(sink_options("127.0.0.1:1"))
-        abort_planned(sink_options("127.0.0.1:1"), "spark-r", 4)  # nothing was planned
+            begin(nobody)
+        abort_planned(nobody, "spark-r", 4)  # nothing was planned
 
     await beside(work)
     assert "spark-q, batch 0: not aborted" in caplog.text

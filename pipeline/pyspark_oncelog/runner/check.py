@@ -117,14 +117,19 @@ async def _cluster(job: Job) -> list[Finding]:
         return [Finding(False, "cluster", 'no brokers are named: bootstrap_servers = "HOST:PORT"')]
     from oncelog import Admin
     from oncelog.errors import OncelogError
+    from pyspark_oncelog.option_values import OptionError
+    from pyspark_oncelog.security_options import parse_security
 
     try:
-        async with asyncio.timeout(CLUSTER_DEADLINE_S), Admin(job.bootstrap_servers) as admin:
+        found = parse_security(job.security, job.bootstrap_servers)
+        security = None if found is None else found.here()
+        admin = Admin(job.bootstrap_servers, security=security)
+        async with asyncio.timeout(CLUSTER_DEADLINE_S), admin:
             return await _topics(job, admin)
     except TimeoutError:
         text = f"{job.bootstrap_servers} did not answer within {CLUSTER_DEADLINE_S:g} s"
         return [Finding(False, "cluster", text)]
-    except (OncelogError, OSError) as error:
+    except (OncelogError, OSError, OptionError) as error:
         return [Finding(False, "cluster", str(error))]
 
 

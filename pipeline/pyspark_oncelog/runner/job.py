@@ -112,6 +112,8 @@ class Job:
     checkpoint: str
     trigger: str = IMMEDIATELY
     bootstrap_servers: str | None = None
+    security: Mapping[str, str] = field(default_factory=dict)
+    """Options of security, as the data source takes them: for those brokers."""
     spark: SparkSettings = field(default_factory=SparkSettings)
     directory: str = "."
 
@@ -132,29 +134,32 @@ class Job:
     def source_options(self, source: Source) -> dict[str, str]:
         """Return the options of a source, with what the job adds.
 
-        That is the brokers, and the consumer group that shows progress (the job's name; with
-        several streams, one group each).
+        That is the brokers and how to connect to them, and the consumer group that shows progress
+        (the job's name; with several streams, one group each).
         """
         options = dict(source.options)
         if source.format != FORMAT:
             return options
-        self._add_bootstrap(options)
+        self._add_cluster(options)
         if not source.batch and not _has(options, "groupId"):
             streams = [s for s in self.sources if s.format == FORMAT and not s.batch]
             options["groupId"] = self.name if len(streams) == 1 else f"{self.name}-{source.name}"
         return options
 
     def sink_options(self) -> dict[str, str]:
-        """Return the options of the sink, with the brokers."""
+        """Return the options of the sink, with the brokers and how to connect to them."""
         options = dict(self.sink.options)
         if self.sink.format == FORMAT:
-            self._add_bootstrap(options)
+            self._add_cluster(options)
         return options
 
-    def _add_bootstrap(self, options: dict[str, str]) -> None:
+    def _add_cluster(self, options: dict[str, str]) -> None:
+        """Whoever names brokers of its own says itself how to connect to them: what a password is
+        for one cluster is not shown to another."""
         named = any(key.lower().replace(".", "").endswith("bootstrapservers") for key in options)
         if not named and self.bootstrap_servers:
             options[BOOTSTRAP_OPTION] = self.bootstrap_servers
+            options |= {name: value for name, value in self.security.items() if name not in options}
 
 
 def trigger_arguments(trigger: str) -> dict[str, Any]:

@@ -43,9 +43,11 @@ from pyspark_oncelog.runner.job import (
     SparkSettings,
     Watermark,
 )
+from pyspark_oncelog.security_options import OWN_PREFIX
 
 JOB_KEYS = (
-    "name", "bootstrap_servers", "checkpoint", "trigger", "sources", "query", "sink", "spark",
+    "name", "bootstrap_servers", "security", "checkpoint", "trigger", "sources", "query", "sink",
+    "spark",
 )  # fmt: skip
 SOURCE_KEYS = ("format", "batch", "schema", "select", "watermark")
 QUERY_KEYS = ("sql", "sql_file", "function", "args")
@@ -113,6 +115,7 @@ class _DocumentReader:
                 checkpoint=self._place(checkpoint or "none"),
                 trigger=self._text(document, "trigger", "") or IMMEDIATELY,
                 bootstrap_servers=self._servers(document),
+                security=self._security(self._table(document, "security", "")),
                 spark=self._spark(self._table(document, "spark", "")),
                 directory=str(self._directory),
             )
@@ -193,6 +196,18 @@ class _DocumentReader:
             output_mode=(self._text(table, "output_mode", where) or APPEND).lower(),
             key=self._texts(keys, f"{where}key"),
         )
+
+    def _security(self, table: Mapping[str, Any]) -> dict[str, str]:
+        """Return the table as options of the data source: ``ca_file`` is one's ``ca.file``."""
+        found: dict[str, str] = {}
+        for key, value in table.items():
+            if isinstance(value, str) and key.endswith("_file"):
+                value = self._place(value)
+            try:
+                found[OWN_PREFIX + key.replace("_", ".")] = option_text(value)
+            except JobError as error:
+                self._problems += [f"[security] {key} {problem}" for problem in error.problems]
+        return found
 
     def _spark(self, table: Mapping[str, Any]) -> SparkSettings:
         where = "[spark] "

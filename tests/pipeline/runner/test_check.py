@@ -73,6 +73,18 @@ def test_a_function_that_does_not_fit(tmp_path: Path) -> None:
     assert bad(check(right)) == []
 
 
+def test_security_is_looked_at(tmp_path: Path) -> None:
+    security = {"ca_file": "ca.pem", "username": "app", "password": "s3cret"}
+    wrong = job(tmp_path, bootstrap_servers="127.0.0.1:1", security=security)
+    problems = bad(check(wrong))
+    assert [problem.partition(":")[0] for problem in problems] == ["a", "sink", "cluster"]
+    assert all("in the query plan" in problem for problem in problems)
+    assert "s3cret" not in " ".join(problems)
+    missing = job(tmp_path, bootstrap_servers="127.0.0.1:1", security={"ca_file": "ca.pem"})
+    (problem,) = bad(check(missing))
+    assert f"{tmp_path / 'ca.pem'} is not there on" in problem
+
+
 async def test_topics_of_a_cluster(tmp_path: Path) -> None:
     import asyncio
 

@@ -105,6 +105,17 @@ def test_what_is_named_is_left_as_it_is() -> None:
     assert one.source_options(one.sources[0]) == given
 
 
+def test_security_goes_with_the_jobs_own_brokers() -> None:
+    security = {"oncelog.security.ca.file": "/ca.pem", "oncelog.security.tls": "true"}
+    elsewhere = Source("b", {"bootstrap.servers": "there:2"})
+    two = job(security=security, sources=(Source("a", {}), elsewhere))
+    assert two.source_options(two.sources[0]).items() >= security.items()
+    assert not two.source_options(elsewhere).keys() & security.keys()
+    own = {"oncelog.security.ca.file": "/other.pem"}
+    merged = job(security=security, sink=Sink(own)).sink_options()
+    assert merged.items() >= {**security, **own}.items()
+
+
 def test_other_formats_get_nothing() -> None:
     one = job(sources=(Source("a", {}, format="rate"),), sink=Sink({}, format="console"))
     assert one.source_options(one.sources[0]) == {}

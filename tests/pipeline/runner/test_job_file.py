@@ -96,6 +96,16 @@ def test_a_file_with_everything(tmp_path: Path) -> None:
     }
 
 
+def test_security_has_a_table_of_its_own() -> None:
+    security = {"ca_file": "tls/ca.pem", "username": "app", "password_env": "APP", "tls": True}
+    assert job_from({**SMALL, "security": security}, directory="/jobs").security == {
+        "oncelog.security.ca.file": "/jobs/tls/ca.pem",
+        "oncelog.security.username": "app",
+        "oncelog.security.password.env": "APP",
+        "oncelog.security.tls": "true",
+    }
+
+
 def test_the_file_names_the_job(tmp_path: Path) -> None:
     path = tmp_path / "copy.toml"
     path.write_text(
@@ -126,6 +136,8 @@ def test_places_that_are_not_relative_stay(place: str) -> None:
         ({"checkpoints": "x"}, "'checkpoints' is not known: did you mean 'checkpoint'"),
         ({"zzz": 1}, "there are name, bootstrap_servers"),
         ({"name": 3}, "name must be text"),
+        ({"security": "tls"}, "security must be a table"),
+        ({"security": {"ca_file": [1]}}, r"\[security\] ca_file has a value"),
         ({"name": None}, "name is missing"),
         ({"checkpoint": None}, "checkpoint is missing"),
         ({"sources": {"a": 1}}, r"\[sources.a\] must be a table"),
