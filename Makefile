@@ -157,6 +157,7 @@ docs: setup ## rewrite the generated parts of the documents
 	@$(BIN)/python tools/cli_docs.py
 	@$(BIN)/python tools/log_docs.py
 	@$(BIN)/python tools/config_docs.py
+	@$(BIN)/python tools/security_docs.py
 	@$(BIN)/python tools/metrics_docs.py
 	@$(BIN)/python tools/dashboard.py
 

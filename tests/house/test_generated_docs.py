@@ -19,10 +19,11 @@ CLI_DOCS = generator("cli_docs")
 LOG_DOCS = generator("log_docs")
 CONFIG_DOCS = generator("config_docs")
 METRICS_DOCS = generator("metrics_docs")
+SECURITY_DOCS = generator("security_docs")
 DASHBOARD = generator("dashboard")
 OUTPUTS: dict[str, str] = {
     path.name: text
-    for tool in (WIRE_DOCS, CLI_DOCS, LOG_DOCS, CONFIG_DOCS, METRICS_DOCS)
+    for tool in (WIRE_DOCS, CLI_DOCS, LOG_DOCS, CONFIG_DOCS, METRICS_DOCS, SECURITY_DOCS)
     for path, text in tool.outputs().items()
 }
 
@@ -54,6 +55,7 @@ def test_every_api_error_and_setting_is_described() -> None:
     for cls in REQUESTS.values():
         assert f"#### {cls.__name__}\n" in OUTPUTS["wire.md"]
         assert f"#### {cls.response.__name__}\n" in OUTPUTS["wire.md"]
+        assert f"| `{cls.api_key.name}` {cls.api_key}" in OUTPUTS["security-reference.md"]
     for error in ERRORS.values():
         assert f"| {error.code} | `{error.name}` |" in OUTPUTS["wire.md"]
     for name in TOPIC_SETTINGS:
