@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -107,9 +107,14 @@ class LocalBroker(ProcessOwner):
     ) -> None:
         """Write ``broker.toml``; ``settings`` go over what is said here.
 
+        Their ``listeners`` is a table by the listener's name.
+
         :param internal: what the listener between brokers has beside its address.
         :param external: what the listener for clients has.
         """
+        ports = {INTERNAL_LISTENER: self.internal_port, EXTERNAL_LISTENER: self.port}
+        given = {INTERNAL_LISTENER: internal, EXTERNAL_LISTENER: external}
+        own = _listener_tables(settings.get("listeners", {}), ports)
         self.directory.mkdir(parents=True, exist_ok=True)
         whole: dict[str, Value] = {
             "broker_id": self.broker_id,
@@ -120,8 +125,8 @@ class LocalBroker(ProcessOwner):
             **({"metrics_port": self.metrics_port} if self.metrics_port else {}),
             **settings,
             "listeners": [
-                {"name": INTERNAL_LISTENER, "host": HOST, "port": self.internal_port, **internal},
-                {"name": EXTERNAL_LISTENER, "host": HOST, "port": self.port, **external},
+                {"name": name, "host": HOST, "port": port, **given[name], **own.get(name, {})}
+                for name, port in ports.items()
             ],
         }
         self.config_path.write_text(to_toml(whole), encoding="utf-8")
@@ -211,6 +216,21 @@ class LocalBroker(ProcessOwner):
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> bool:
         """Stop the broker cleanly; True when it ended by itself before the deadline."""
         return super().stop(deadline_s)
+
+
+def _listener_tables(tables: Value, names: Collection[str]) -> Mapping[str, Mapping[str, Value]]:
+    """Return what is set of single listeners, by their names.
+
+    :raises LocalClusterError: it names a listener that a local broker does not have.
+    """
+    found = tables if isinstance(tables, Mapping) else {"": tables}
+    tables_of = {name: table for name, table in found.items() if isinstance(table, Mapping)}
+    if wrong := [name for name in found if name not in names or name not in tables_of]:
+        raise LocalClusterError(
+            f"listeners.{wrong[0]}: the listeners of a local broker are {' and '.join(names)}."
+            f" Remedy: listeners.{EXTERNAL_LISTENER}.SETTING=VALUE"
+        )
+    return tables_of
 
 
 def broker_command(

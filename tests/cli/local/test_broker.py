@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from oncelog_broker.config import load_config
 from oncelog_cli.local import broker as module
 from oncelog_cli.local.broker import LocalBroker, broker_command, broker_environment
 from oncelog_cli.local.process import LocalClusterError
+from oncelog_cli.local.toml_writer import Value
 
 
 @pytest.fixture
@@ -42,6 +44,23 @@ def test_a_broker_reads_its_file(broker: LocalBroker, tmp_path: Path) -> None:
 def test_settings_go_over_the_defaults(broker: LocalBroker) -> None:
     broker.write_config("z:1", {"log_dirs": ["/one", "/two"]})
     assert load_config(str(broker.config_path)).log_dirs == ["/one", "/two"]
+
+
+def test_a_setting_may_be_one_of_a_single_listener(broker: LocalBroker) -> None:
+    settings: dict[str, Value] = {"listeners": {"external": {"sasl_mechanisms": ["PLAIN"]}}}
+    broker.write_config("z:1", settings, external={"tls_min_version": "1.3"})
+    internal, external = tomllib.loads(broker.config_path.read_text())["listeners"]
+    assert "sasl_mechanisms" not in internal
+    assert (external["sasl_mechanisms"], external["tls_min_version"]) == (["PLAIN"], "1.3")
+
+
+@pytest.mark.parametrize("listeners", [{"outside": {"port": 1}}, {"external": 1}, "external"])
+def test_a_listener_that_a_local_broker_lacks_is_refused(
+    broker: LocalBroker, listeners: Value
+) -> None:
+    with pytest.raises(LocalClusterError, match=r"are internal and external\. Remedy"):
+        broker.write_config("z:1", {"listeners": listeners})
+    assert not broker.config_path.exists()
 
 
 def test_command_and_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
