@@ -27,6 +27,7 @@ GROUPS = (
     "load",
     "compaction",
     "transactions",
+    "security",
 )
 
 
@@ -54,7 +55,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.repeats:
         groups = replace(scale.groups, repeats=options.repeats)
         transactions = replace(scale.transactions, repeats=options.repeats)
-        scale = replace(scale, repeats=options.repeats, groups=groups, transactions=transactions)
+        security = replace(scale.security, repeats=options.repeats)
+        scale = replace(
+            scale,
+            repeats=options.repeats,
+            groups=groups,
+            transactions=transactions,
+            security=security,
+        )
     report = Report(sys.stderr if options.json else sys.stdout)
     if options.peers:
         from oncelog_bench.peers import suite as peers

@@ -12,19 +12,31 @@ from typing import Any
 
 
 class BenchCluster:
-    """A local cluster is ``oncelog up`` in a directory of its own; it ends only what it started."""
+    """A local cluster is ``oncelog up`` in a directory of its own; it ends only what it started.
 
-    def __init__(self, directory: Path, *, brokers: int = 3, configs: dict[str, str] | None = None):
+    :param configs: settings of every broker, as ``--set`` takes them.
+    :param secure: whether it is ``oncelog up --secure``; its profile lies beside the directory.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = 3,
+        configs: dict[str, str] | None = None,
+        secure: bool = False,
+    ):
         self.directory = directory
         self.bootstrap = ""
         self.broker_ids = list(range(1, brokers + 1))
         self._configs = configs or {}
+        self._secure = ["--secure"] if secure else []
 
     def __enter__(self) -> BenchCluster:
         settings = [
             part for key, value in self._configs.items() for part in ("--set", f"{key}={value}")
         ]
-        status = self._up("--brokers", str(len(self.broker_ids)), *settings)
+        status = self._up("--brokers", str(len(self.broker_ids)), *self._secure, *settings)
         self.bootstrap = str(status["bootstrap"])
         return self
 
@@ -51,12 +63,24 @@ class BenchCluster:
         # A scraper's port costs an idle broker a third of its CPU, and is not what is measured.
         return self._run("up", "--no-metrics", *arguments)
 
+    def command(self, *arguments: str) -> None:
+        """Run ``oncelog`` with arguments on this cluster.
+
+        :raises RuntimeError: it failed; the text says why.
+        """
+        self._json(*arguments, "--bootstrap", self.bootstrap)
+
     def _run(self, verb: str, *arguments: str) -> dict[str, Any]:
-        command = [sys.executable, "-m", "oncelog_cli.main", verb, "--dir", str(self.directory)]
-        done = subprocess.run(
-            [*command, "--json", *arguments], capture_output=True, text=True, check=False
-        )
+        return self._json(verb, "--dir", str(self.directory), *arguments)
+
+    def _json(self, *arguments: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "oncelog_cli.main", *arguments, "--json"]
+        # Profiles of clusters that are measured are none of the user's.
+        profiles = self.directory.with_name(f"{self.directory.name}-profiles")
+        environment = {**os.environ, "XDG_CONFIG_HOME": str(profiles)}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if done.returncode != 0:
-            raise RuntimeError(f"oncelog {verb} failed ({done.returncode}): {done.stderr.strip()}")
+            what = " ".join(arguments[:2])
+            raise RuntimeError(f"oncelog {what} failed ({done.returncode}): {done.stderr.strip()}")
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer

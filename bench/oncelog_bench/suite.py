@@ -22,6 +22,7 @@ from oncelog_bench import (
     group_suite,
     idle,
     latency,
+    security_suite,
     testing,
     throughput,
     transaction_suite,
@@ -51,10 +52,31 @@ class Scale:
     partitions: tuple[int, ...]
     groups: group_suite.GroupScale
     transactions: transaction_suite.TransactionScale
+    security: security_suite.SecurityScale
 
 
-FULL = Scale(3, 300_000_000, 10.0, 20, 20.0, (300, 2000), group_suite.FULL, transaction_suite.FULL)
-QUICK = Scale(1, 30_000_000, 3.0, 2, 5.0, (60,), group_suite.QUICK, transaction_suite.QUICK)
+FULL = Scale(
+    3,
+    300_000_000,
+    10.0,
+    20,
+    20.0,
+    (300, 2000),
+    group_suite.FULL,
+    transaction_suite.FULL,
+    security_suite.FULL,
+)
+QUICK = Scale(
+    1,
+    30_000_000,
+    3.0,
+    2,
+    5.0,
+    (60,),
+    group_suite.QUICK,
+    transaction_suite.QUICK,
+    security_suite.QUICK,
+)
 COMMAND_REPEATS = 11
 """They are short, and what else runs on the machine shows."""
 
@@ -94,6 +116,8 @@ def run(
             testing.run(report, scale.repeats)
         group_suite.run(report, scale.groups, wanted, home)
         transaction_suite.run(report, scale.transactions, wanted, home)
+        if wanted("security"):
+            security_suite.run(report, scale.security, home)
 
 
 def _records(scale: Scale, size: int, *, each: bool) -> int:
@@ -103,19 +127,9 @@ def _records(scale: Scale, size: int, *, each: bool) -> int:
 
 
 def _on_topic(cluster: BenchCluster, replication_factor: int, flush: str, work: Work) -> float:
-    """Run ``work(bootstrap, topic)`` on a fresh topic that is dropped afterwards."""
-
-    async def whole() -> float:
-        topic = f"bench-{replication_factor}-{flush}"
-        await throughput.make_topic(
-            cluster.bootstrap, topic, replication_factor=replication_factor, flush=flush
-        )
-        try:
-            return await work(cluster.bootstrap, topic)
-        finally:
-            await throughput.drop_topic(cluster.bootstrap, topic)
-
-    return uvloop.run(whole())
+    return throughput.on_topic(
+        cluster.bootstrap, work, replication_factor=replication_factor, flush=flush
+    )
 
 
 def _many(scale: Scale, size: int, acks: throughput.Acks) -> Work:

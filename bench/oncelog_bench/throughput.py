@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
+import uvloop
+
 from oncelog import Admin, ColumnBatch, Consumer, NewTopic, Producer
 
 Acks = Literal["all", 0, 1]
@@ -38,6 +40,22 @@ async def drop_topic(bootstrap: str, name: str) -> None:
     """Delete a topic, so that rows do not fill the disk."""
     async with Admin(bootstrap) as admin:
         (await admin.delete_topics([name])).raise_for_errors()
+
+
+def on_topic(
+    bootstrap: str, work: Work, *, replication_factor: int = 3, flush: str = "commit"
+) -> float:
+    """Run ``work(bootstrap, topic)`` on a fresh topic that is dropped afterwards."""
+
+    async def whole() -> float:
+        topic = f"bench-{replication_factor}-{flush}"
+        await make_topic(bootstrap, topic, replication_factor=replication_factor, flush=flush)
+        try:
+            return await work(bootstrap, topic)
+        finally:
+            await drop_topic(bootstrap, topic)
+
+    return uvloop.run(whole())
 
 
 def _producer(bootstrap: str, acks: Acks, batch_size: int = BATCH_BYTES) -> Producer:
