@@ -4,8 +4,9 @@
 
 With ``config check`` or ``config show`` it tells what the broker's settings are, and with
 ``--add-user NAME`` it makes a user in the store, before the cluster's first start. SIGTERM and
-SIGINT stop it cleanly (a second one at once). Exit codes: 0 stopped as asked, 1 failed, 2 a
-configuration that cannot work, 3 the user to be added is there already.
+SIGINT stop it cleanly (a second one at once); SIGHUP has renewed files of TLS taken at once. Exit
+codes: 0 stopped as asked, 1 failed, 2 a configuration that cannot work, 3 the user to be added is
+there already.
 """
 
 from __future__ import annotations
@@ -276,6 +277,7 @@ async def _live(
     except (OncelogError, OSError) as exc:
         logger.error("start_failed", error=exc)
         return EXIT_FAILED
+    _heed_hangup(broker)
     if ready_file is not None:
         _write_ready_file(files, ready_file, broker, endpoint)
     gc.collect()
@@ -302,6 +304,13 @@ def _stop_signal() -> asyncio.Future[None]:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     return stop
+
+
+def _heed_hangup(broker: Broker) -> None:
+    """Have SIGHUP look at the files of TLS; without any it ends the process, as ever."""
+    if any(listener.tls_certificate_file for listener in broker.config.listeners):
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, broker.tls_watch.look_soon)
 
 
 async def _start(broker: Broker, stop: asyncio.Future[None]) -> bool:

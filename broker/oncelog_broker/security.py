@@ -1,7 +1,7 @@
 """The settings of security become the objects that listeners and dialers are given.
 
-Files of TLS are looked at every ``LOOK_S``: new connections get what has been renewed, and those of
-peers whose certificates have expired or been revoked end.
+Files of TLS are looked at every ``LOOK_S``, and when somebody asks for it: new connections get
+what has been renewed, and those of peers whose certificates have expired or been revoked end.
 """
 
 from __future__ import annotations
@@ -153,12 +153,23 @@ class TlsWatch:
         self._listeners = listeners
         self._dialer = dialer
         self._threads = Threads(1, "tls files")
+        self._wanted = asyncio.Event()
+
+    def look_soon(self) -> None:
+        """Have the files looked at now, and not only when their time has come."""
+        self._wanted.set()
 
     async def run(self) -> None:
-        """Look at the files and at the peers every ``LOOK_S``, until cancelled."""
+        """Look at the files and at the peers every ``LOOK_S``, and when somebody asks for it, until
+        cancelled."""
         try:
             while True:
-                await asyncio.sleep(LOOK_S)
+                try:
+                    async with asyncio.timeout(LOOK_S):
+                        await self._wanted.wait()
+                except TimeoutError:
+                    pass
+                self._wanted.clear()
                 await self.look()
         finally:
             self._threads.close()

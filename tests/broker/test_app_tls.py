@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from oncelog_protocol.messages.replication import ControlledShutdownRequest
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.tls_contexts import ServerTls
 from oncelog_runtime.tls_errors import TlsError
 from support.certificates import Papers
 from support.hand_records import fetch_values, produce
@@ -91,6 +94,22 @@ async def test_a_renewed_certificate_is_taken_and_a_broken_one_is_not(
         assert tls.context is second
         assert "tls_files_refused" in caplog.text
         assert (await answer(await cluster.channel(1), MetadataRequest(None))).error_code == 0
+
+
+def is_not(tls: ServerTls, context: ssl.SSLContext) -> bool:
+    return tls.context is not context
+
+
+async def test_files_are_looked_at_when_somebody_asks_for_it(tmp_path: Path) -> None:
+    async with TlsCluster(tmp_path, 1) as cluster:
+        broker = cluster.brokers[1]
+        tls = broker.listeners["internal"].security.tls
+        assert tls is not None
+        for _ in range(2):
+            changed = partial(is_not, tls, tls.context)
+            cluster.papers.issue("broker-1")
+            broker.tls_watch.look_soon()
+            await eventually(changed, timeout_s=8)
 
 
 @pytest.mark.hostile(53)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from integration.replicas import replicas_on_disk
-from oncelog import Admin, Consumer, NewTopic, TopicPartition
+from oncelog import Admin, Consumer, NewTopic, Security, TopicPartition
 from oncelog.config import Address
 from oncelog.core.connection import ask, open_channel
 from oncelog_cli.local.cluster import LocalCluster
+from oncelog_cli.local.secured import client_security
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import (
@@ -44,16 +45,25 @@ SETTINGS = {
 
 
 class Processes:
-    """Three brokers and a ZooKeeper are each a process of its own."""
+    """Three brokers and a ZooKeeper are each a process of its own.
 
-    def __init__(self, directory: Path) -> None:
-        self.cluster = LocalCluster(directory, brokers=3, settings=SETTINGS)
+    :param secure: whether it is a cluster as ``oncelog up --secure`` starts it; this side is its
+        admin.
+    """
+
+    def __init__(self, directory: Path, *, secure: bool = False) -> None:
+        self.cluster = LocalCluster(directory, brokers=3, settings=SETTINGS, secure=secure)
         self.broker_ids = sorted(self.cluster.brokers)
+        self.security = admin_of(directory) if secure else None
 
     @property
     def bootstrap(self) -> str:
         """Return addresses for clients."""
         return self.cluster.bootstrap
+
+    def admin(self, bootstrap: str | None = None) -> Admin:
+        """Make an admin client."""
+        return Admin(bootstrap or self.bootstrap, security=self.security)
 
     # ---- damage
 
@@ -132,14 +142,14 @@ class Processes:
 
     async def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
         """Create it with three replicas, of which two must be in sync; all are when it returns."""
-        async with Admin(self.bootstrap) as admin:
+        async with self.admin() as admin:
             new = NewTopic(topic, partitions, 3, {"min_insync_replicas": "2", **configs})
             (await admin.create_topics([new])).raise_for_errors()
         await self.wait_isr(topic, 3)
 
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
-        async with Admin(self.bootstrap) as admin:
+        async with self.admin() as admin:
             (await admin.delete_topics([topic])).raise_for_errors()
 
     async def leader(self, topic: str, partition: int) -> int:
@@ -183,7 +193,9 @@ class Processes:
 
     async def replicas(self, topic: str) -> AllReplicas:
         """Return what the brokers have on disk, once all have it up to the high watermark."""
-        async with Consumer(topic, bootstrap_servers=self.bootstrap) as consumer:
+        async with Consumer(
+            topic, bootstrap_servers=self.bootstrap, security=self.security
+        ) as consumer:
             ends = await consumer.end_offsets(await consumer.partitions_for(topic))
         marks = {tp.partition: offset for tp, offset in ends.items()}
         dirs = {broker_id: b.data_path for broker_id, b in self.cluster.brokers.items()}
@@ -240,7 +252,7 @@ class Processes:
         last: object = None
         while loop.time() < deadline:
             try:
-                async with Admin(bootstrap or self.bootstrap) as admin:
+                async with self.admin(bootstrap) as admin:
                     answer = await ask(admin)
                     if answer is not None:
                         return answer
@@ -248,6 +260,12 @@ class Processes:
                 last = error
             await asyncio.sleep(POLL_S)
         raise AssertionError(f"not within {DEADLINE_S:g} s: {what} (last error: {last!r})")
+
+
+def admin_of(directory: Path) -> Security:
+    """Return how the admin of a secured cluster says who this is."""
+    options: dict[str, Any] = {**client_security(directory)}
+    return Security(**options)
 
 
 async def _ask(host: str, port: int, request: Request) -> Any:

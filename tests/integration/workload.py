@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from oncelog import Consumer, Delivery, HistoryRecorder, Producer, TopicPartition
+from oncelog import Consumer, Delivery, HistoryRecorder, Producer, Security, TopicPartition
 from simulation.checkers.replicas import AllReplicas
 from simulation.checkers.verdict import failures, summary, verdict
 from simulation.checkers.violation import Rules
@@ -19,8 +19,17 @@ from simulation.history import History, HistoryEvent, value_of
 class Workload:
     """``async with Workload(...)``: produces until the block ends, then awaits all deliveries."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, *, rate: int = 400) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        rate: int = 400,
+        security: Security | None = None,
+    ) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self._topic = topic
         self._partitions = partitions
         self._rate = rate
@@ -55,7 +64,9 @@ class Workload:
 
     async def _run(self) -> None:
         recorder = HistoryRecorder("writer", self.events.append, self._clock)
-        async with Producer(self._bootstrap, acks="all", linger_ms=2, history=recorder) as producer:
+        async with Producer(
+            self._bootstrap, acks="all", linger_ms=2, history=recorder, security=self._security
+        ) as producer:
             while not self._stop.is_set():
                 partition = self.sent % self._partitions
                 value = value_of(self._topic, partition, "writer", self.sent)
@@ -78,7 +89,10 @@ class Workload:
         recorder = HistoryRecorder("reader", self.events.append, self._clock)
         count = 0
         async with Consumer(
-            bootstrap_servers=self._bootstrap, auto_offset_reset="earliest", history=recorder
+            bootstrap_servers=self._bootstrap,
+            auto_offset_reset="earliest",
+            history=recorder,
+            security=self._security,
         ) as consumer:
             consumer.assign(everything)
             await consumer.seek_to_beginning()
