@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support.zookeeper import zookeeper
+from support.zookeeper import tls_zookeeper, zookeeper
 
-__all__ = ["zookeeper"]
+__all__ = ["tls_zookeeper", "zookeeper"]
 
 # The same examples on every run: a test does not fail today because of yesterday's luck.
 # `make fuzz` looks further, with new examples each time.

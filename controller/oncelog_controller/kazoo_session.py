@@ -5,8 +5,11 @@ What here reaches into kazoo's privates is held down by the contract suite over 
 
 from __future__ import annotations
 
+import errno
 import logging
 import select
+import socket
+import ssl
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
@@ -16,6 +19,7 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.protocol.connection import ConnectionHandler
 
 from oncelog_controller.store import (
+    AccessDeniedError,
     BadVersionError,
     Create,
     NodeExistsError,
@@ -30,6 +34,8 @@ from oncelog_controller.store import (
     StoreError,
 )
 from oncelog_runtime.structured_logging import get_logger
+from oncelog_runtime.tls_contexts import ClientTls, TlsFilesError
+from oncelog_runtime.tls_errors import explained
 
 logger = get_logger(__name__)
 
@@ -41,6 +47,9 @@ _ERRORS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (kazoo_errors.NodeExistsError, NodeExistsError),
     (kazoo_errors.BadVersionError, BadVersionError),
     (kazoo_errors.NotEmptyError, NotEmptyError),
+    (kazoo_errors.NoAuthError, AccessDeniedError),
+    # Nobody is the creator to whom a node could belong.
+    (kazoo_errors.InvalidACLError, AccessDeniedError),
     # A kind of SessionExpiredError to kazoo, but it says nothing about the session: goes first.
     (kazoo_errors.ConnectionClosedError, StoreDisconnectedError),
     (kazoo_errors.SessionExpiredError, SessionExpiredError),
@@ -54,10 +63,19 @@ NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency
 """The errors that a failed multi reports for the operations that did not fail themselves."""
 
 
+_DROPPED = "Connection dropped: socket connection error: "
+
+
 class QuietLogger(logging.LoggerAdapter[logging.Logger]):
     """kazoo warns once for each attempt to reconnect; state changes are logged here instead."""
 
+    trouble = ""
+    """It is the last warning: why there is no connection, when there is none."""
+
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        if level == logging.WARNING:
+            text = str(msg) % args if args else str(msg)
+            self.trouble = text.removeprefix(_DROPPED)
         super().log(level if level >= logging.ERROR else logging.DEBUG, msg, *args, **kwargs)
 
     def process(
@@ -67,7 +85,15 @@ class QuietLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """It runs completions and watches in the connection thread: no worker threads, one order."""
+    """It runs completions and watches in the connection thread: no worker threads, one order.
+
+    :param tls: servers are reached over TLS by its context. kazoo's own TLS would trust the
+        system's CAs beside ours, and leave its socket open when a handshake fails.
+    """
+
+    def __init__(self, tls: ClientTls | None = None) -> None:
+        super().__init__()
+        self._tls = tls
 
     @property
     def running(self) -> bool:
@@ -92,6 +118,12 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         timeout: float | None = None,
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Do what kazoo's does, without making and closing an epoll object for every request."""
+        # What TLS has decrypted is in no socket any more, and would wait for what comes next.
+        decrypted = [
+            each for each in read_from if isinstance(each, ssl.SSLSocket) and each.pending()
+        ]
+        if decrypted:
+            return decrypted, [], []
         poller, sources = select.poll(), {}
         for wanted, event in ((read_from, select.POLLIN), (write_to, select.POLLOUT)):
             for source in wanted:
@@ -105,6 +137,42 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         readable = [sources[n] for n, event in ready if event != select.POLLOUT]
         writable = [sources[n] for n, event in ready if event != select.POLLIN]
         return readable, writable, []
+
+    def create_connection(
+        self,
+        address: tuple[str, int],
+        hostname: str | None = None,
+        timeout: float | None = None,
+        **_theirs: Any,
+    ) -> socket.socket:
+        """Connect to a server, and verify it by its certificate where there is TLS.
+
+        :raises OSError: it is not reached, or not trusted. kazoo tries again, after any other error
+            it would not.
+        """
+        plain: socket.socket = super().create_connection(address, timeout=timeout)
+        if self._tls is None:
+            return plain
+        self._look_at_files(self._tls)
+        try:
+            return self._tls.context.wrap_socket(plain, server_hostname=hostname)
+        except ssl.SSLError as error:
+            plain.close()
+            failure = explained(error)
+            where = f"{hostname}:{address[1]}"
+            logger.warning("zookeeper_tls_failed", address=where, error=failure)
+            raise OSError(errno.EPROTO, str(failure)) from error
+        except BaseException:
+            plain.close()
+            raise
+
+    @staticmethod
+    def _look_at_files(tls: ClientTls) -> None:
+        """Take files that have been renewed; those that do not load or fit are told."""
+        try:
+            tls.refresh()
+        except TlsFilesError as error:
+            logger.error("zookeeper_tls_files_refused", error=error)
 
 
 class QuietableConnection(ConnectionHandler):  # type: ignore[misc]

@@ -62,6 +62,10 @@ class NotEmptyError(StoreError):
     """Delete: the node has children."""
 
 
+class AccessDeniedError(StoreError):
+    """The node is not for the identity of this session, or one is needed and there is none."""
+
+
 class SessionExpiredError(StoreError):
     """The session is over; its ephemeral nodes are gone. Only ``restart_session`` helps."""
 

@@ -17,6 +17,9 @@ The only file of the controller that knows of threads. Rules:
 * A loop that has not turned for a session time-out is not pinged for any more (``dead_man``): the
   session expires, and another broker leads what this one led.
 * The chroot is prefixed here, not by kazoo, and made when missing.
+* Access lists are not part of the port: a session has one for all that it makes
+  (``zookeeper_access``), and those of a tree that is there are changed by hand
+  (``zookeeper_tree``).
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from oncelog_controller.kazoo_session import (
 )
 from oncelog_controller.store import (
     ANY_VERSION,
+    AccessDeniedError,
     Create,
     Delete,
     NodeExistsError,
@@ -63,6 +67,11 @@ from oncelog_controller.store import (
     WatchEvent,
     WatchKind,
     check_request_size,
+)
+from oncelog_controller.zookeeper_access import (
+    AccessList,
+    ZooKeeperAccess,
+    lets_everybody_write,
 )
 from oncelog_runtime.clock import monotonic_s
 from oncelog_runtime.structured_logging import get_logger
@@ -125,6 +134,7 @@ class ZooKeeperStore:
     :param chroot: a path, "" or "/" for none; made when missing.
     :param session_timeout_ms: asked of the server, which may bound it.
     :param connect_timeout_ms: how long ``start`` tries.
+    :param access: how servers are reached, as whom, and for whom nodes are made.
     """
 
     def __init__(
@@ -134,12 +144,15 @@ class ZooKeeperStore:
         chroot: str = "",
         session_timeout_ms: int = 6000,
         connect_timeout_ms: int = 15000,
+        access: ZooKeeperAccess | None = None,
     ) -> None:
         self.state = SessionState.DISCONNECTED
         self.session_id: int | None = None
         self.on_session: list[SessionListener] = []
         self._hosts = hosts
-        self._chroot = "/" + chroot.strip("/") if chroot.strip("/") else ""
+        self.chroot = "/" + chroot.strip("/") if chroot.strip("/") else ""
+        """All paths are below it; "": there is none."""
+        self._access = access or ZooKeeperAccess()
         self._session_timeout_s = session_timeout_ms / 1000
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._client: OneSession | None = None
@@ -162,6 +175,8 @@ class ZooKeeperStore:
     async def start(self) -> None:
         """See the port."""
         await self._open()
+        if self._access.creator_only:
+            await self._warn_of_open_root()
 
     async def restart_session(self) -> None:
         """See the port."""
@@ -198,17 +213,19 @@ class ZooKeeperStore:
         dead_man = DeadMan(
             partial(_post, loop), patience_s=self._session_timeout_s, now_s=monotonic_s
         )
+        quiet = QuietLogger(logging.getLogger(__name__))
         client = OneSession(
             may_ping=dead_man.turns,
             hosts=self._hosts,
             timeout=self._session_timeout_s,
-            handler=InlineHandler(),
+            handler=InlineHandler(self._access.tls),
             connection_retry={
                 "max_tries": -1,
                 "delay": RECONNECT_DELAY_MIN_S,
                 "max_delay": RECONNECT_DELAY_MAX_S,
             },
-            logger=QuietLogger(logging.getLogger(__name__)),
+            logger=quiet,
+            **self._access.options(),
         )
         self._client = client
         client.add_listener(partial(self._state_changed, client))
@@ -218,12 +235,14 @@ class ZooKeeperStore:
                 await opening
                 await self._make_chroot()
         except BaseException as error:
+            because = f" ({quiet.trouble})" if quiet.trouble else ""
             if self._client is client:
                 self._detach(StoreDisconnectedError)
                 await self._end(client)
             if isinstance(error, TimeoutError):
                 raise StoreDisconnectedError(
                     f"no ZooKeeper answered at {self._hosts} within {self._connect_timeout_s:g} s"
+                    f"{because}"
                 ) from None
             raise
         self._opening = None
@@ -231,21 +250,42 @@ class ZooKeeperStore:
 
     async def _make_chroot(self) -> None:
         """Make the chroot; return when it exists and the link is up."""
-        parts = self._chroot.split("/")
+        parts = self.chroot.split("/")
         paths = ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)]
         while True:
             try:
                 for path in paths:
-                    try:
-                        await self._request(path, _create_empty(path))
-                    except NodeExistsError:
-                        pass
+                    await self._make_parent(path)
                 if self._link_up:
                     return
             except StoreDisconnectedError:
                 if self._client is None:
                     raise  # closed meanwhile
             await asyncio.sleep(RECONNECT_DELAY_MIN_S)
+
+    async def _make_parent(self, path: str) -> None:
+        """Make a node of the chroot, unless it is there.
+
+        :raises AccessDeniedError: the last of them is not for this session. Those above it may be
+            somebody else's.
+        """
+        try:
+            if await self._request(path, lambda client: client.exists_async(path)) is None:
+                await self._request(path, _create_empty(path))
+        except NodeExistsError:
+            pass
+        except AccessDeniedError:
+            if path == self.chroot:
+                raise
+
+    async def _warn_of_open_root(self) -> None:
+        try:
+            acl = await self.access_list("/")
+        except StoreError as error:
+            logger.debug("zookeeper_root_not_read", error=error)
+            return
+        if lets_everybody_write(acl):
+            logger.warning("zookeeper_root_open", path=self._full("/"))
 
     def _detach(self, error: type[StoreError]) -> OneSession | None:
         """Forget the client: whatever it still reports is void, whoever waits is told."""
@@ -381,6 +421,17 @@ class ZooKeeperStore:
                 continue
             return
 
+    async def access_list(self, path: str) -> AccessList:
+        """Return who may do what to a node. :raises NoNodeError, AccessDeniedError:"""
+        full = self._full(path)
+        acl, _ = await self._call(path, lambda client: client.get_acls_async(full))
+        return list(acl)
+
+    async def set_access_list(self, path: str, acl: AccessList) -> None:
+        """Say who may do what to a node. :raises NoNodeError, AccessDeniedError:"""
+        full = self._full(path)
+        await self._call(path, lambda client: client.set_acls_async(full, acl))
+
     async def multi(self, ops: list[Op]) -> list[OpResult]:
         """See the port."""
         if not ops:
@@ -410,8 +461,8 @@ class ZooKeeperStore:
         if not path.startswith("/"):
             raise StoreError(f"{path!r}: a path starts with '/'")
         if path == "/":
-            return self._chroot or "/"
-        return self._chroot + path
+            return self.chroot or "/"
+        return self.chroot + path
 
     async def _call(self, path: str, start: Start, on_value: OnValue | None = None) -> Any:
         """Refuse when there is no session to call in; else send and wait."""

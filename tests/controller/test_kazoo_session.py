@@ -19,6 +19,7 @@ from oncelog_controller.kazoo_session import (
     store_error,
 )
 from oncelog_controller.store import (
+    AccessDeniedError,
     BadVersionError,
     CheckVersion,
     Create,
@@ -84,7 +85,9 @@ def test_quiet_logger_demotes_all_but_errors(caplog: pytest.LogCaptureFixture) -
         (kazoo_errors.ConnectionClosedError(), StoreDisconnectedError),
         (kazoo_errors.OperationTimeoutError(), StoreDisconnectedError),
         (KazooTimeoutError(), StoreDisconnectedError),
-        (kazoo_errors.InvalidACLError(), StoreError),
+        (kazoo_errors.NoAuthError(), AccessDeniedError),
+        (kazoo_errors.InvalidACLError(), AccessDeniedError),
+        (kazoo_errors.BadArgumentsError(), StoreError),
     ],
 )
 def test_errors(theirs: Exception, ours: type[StoreError]) -> None:

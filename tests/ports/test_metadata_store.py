@@ -1,5 +1,6 @@
-"""The contract of ``MetadataStore`` holds over memory, over a real ZooKeeper, and in the simulator,
-where client and server are processes of their own."""
+"""The contract of ``MetadataStore`` holds over memory, over a real ZooKeeper, also by TLS and with
+nodes that are for their creator alone, and in the simulator, where client and server are processes
+of their own."""
 
 from __future__ import annotations
 
@@ -33,13 +34,22 @@ from oncelog_controller.store import (
 )
 from simulation.contract import ContractLoop, SimStoreHarness
 from support.store_harness import SESSION_TIMEOUT_MS, MemoryHarness, RealHarness, StoreHarness
+from support.tls_zookeeper import TlsZooKeeper, access
 from support.waiting import eventually
 
 CHROOT_NUMBERS = itertools.count()
+TLS_SESSION_TIMEOUT_MS = 4 * SESSION_TIMEOUT_MS
+"""The server of tests decrypts slowly: it starts fast, and compiles little. No ping is to be late
+for a request of a megabyte."""
 
 
 @pytest_asyncio.fixture(
-    params=["memory", pytest.param("real", marks=pytest.mark.zookeeper), "simulation"]
+    params=[
+        "memory",
+        pytest.param("real", marks=pytest.mark.zookeeper),
+        pytest.param("secured", marks=pytest.mark.zookeeper),
+        "simulation",
+    ]
 )
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[StoreHarness]:
     made: StoreHarness
@@ -48,6 +58,15 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[StoreHarness]
         made = SimStoreHarness(loop)
     elif request.param == "memory":
         made = MemoryHarness()
+    elif request.param == "secured":
+        secured: TlsZooKeeper = request.getfixturevalue("tls_zookeeper")
+        made = RealHarness(
+            secured.server,
+            f"/contract/{next(CHROOT_NUMBERS)}",
+            port=secured.tls_port,
+            access=access(secured.papers),
+            session_timeout_ms=TLS_SESSION_TIMEOUT_MS,
+        )
     else:
         server = request.getfixturevalue("zookeeper")
         made = RealHarness(server, f"/contract/{next(CHROOT_NUMBERS)}")

@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 from oncelog_cli.local.zookeeper import ZooKeeperServer
 from oncelog_controller.store import MetadataStore
 from oncelog_controller.zookeeper import ZooKeeperStore
+from oncelog_controller.zookeeper_access import ZooKeeperAccess
 from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.tcp_proxy import TcpProxy
 
@@ -86,23 +87,38 @@ class MemoryHarness:
 class RealHarness:
     """It uses a ZooKeeper process; each store talks through a proxy of its own."""
 
-    def __init__(self, server: ZooKeeperServer, chroot: str) -> None:
+    def __init__(
+        self,
+        server: ZooKeeperServer,
+        chroot: str,
+        *,
+        port: int = 0,
+        access: ZooKeeperAccess | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    ) -> None:
+        """``port`` is that of the server; 0: its plain one."""
+        self._session_timeout_ms = session_timeout_ms
         self._server = server
+        self._port = port or server.port
         self._chroot = chroot
+        self._access = access
         self._proxies: dict[MetadataStore, TcpProxy] = {}
 
-    async def open(self, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> MetadataStore:
-        proxy = TcpProxy("127.0.0.1", self._server.port)
+    async def open(self, session_timeout_ms: int = 0) -> MetadataStore:
+        proxy = TcpProxy("127.0.0.1", self._port)
         await proxy.start()
         store = ZooKeeperStore(
-            f"127.0.0.1:{proxy.port}", chroot=self._chroot, session_timeout_ms=session_timeout_ms
+            f"127.0.0.1:{proxy.port}",
+            chroot=self._chroot,
+            session_timeout_ms=session_timeout_ms or self._session_timeout_ms,
+            access=self._access,
         )
         self._proxies[store] = proxy
         await store.start()
         return store
 
     async def unreachable(self) -> MetadataStore:
-        proxy = TcpProxy("127.0.0.1", self._server.port)
+        proxy = TcpProxy("127.0.0.1", self._port)
         await proxy.start()
         await proxy.close()
         return ZooKeeperStore(f"127.0.0.1:{proxy.port}", connect_timeout_ms=300)

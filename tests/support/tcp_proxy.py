@@ -6,6 +6,9 @@ import asyncio
 import struct
 from collections.abc import Callable
 
+_TLS_DATA = b"\x17\x03\x03"
+PONG_BYTES_OVER_TLS = 42
+"""A ping's answer of 20 bytes is a record of so many; all others are longer."""
 Pass = Callable[[bytes], bool]
 
 
@@ -84,7 +87,7 @@ class TcpProxy:
                 end.transport.abort()
 
     def _lets_through(self, chunk: bytes) -> bool:
-        if self._cut_at_reply and len(chunk) >= 8 and struct.unpack(">i", chunk[4:8])[0] >= 0:
+        if self._cut_at_reply and _is_reply(chunk):
             self._cut_at_reply = False
             self.drop()
             return False
@@ -102,3 +105,11 @@ class TcpProxy:
             pass
         finally:
             writer.transport.abort()
+
+
+def _is_reply(chunk: bytes) -> bool:
+    """Return whether a server's bytes begin with a reply to a request: neither with what answers a
+    ping, nor with a watch event."""
+    if chunk.startswith(_TLS_DATA):
+        return len(chunk) > PONG_BYTES_OVER_TLS
+    return len(chunk) >= 8 and bool(struct.unpack(">i", chunk[4:8])[0] >= 0)

@@ -213,15 +213,23 @@ class ZooKeeperServer(ProcessOwner):
     """A server is one process with its own directory; it survives restarts on the same port.
 
     ``directory`` gets ``zoo.cfg``, ``data/`` and ``zookeeper.log``.
+
+    :param settings: more lines of ``zoo.cfg``.
     """
 
     def __init__(
-        self, directory: Path, *, install: ZooKeeperInstall | None = None, port: int = 0
+        self,
+        directory: Path,
+        *,
+        install: ZooKeeperInstall | None = None,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.directory = directory.absolute()
         self.port = port
         self._install = install
+        self._settings = dict(settings or {})
 
     def adopt(self, port: int, process: ManagedProcess | None) -> None:
         """Take the process of an earlier command for its own; None: it has none."""
@@ -267,6 +275,7 @@ class ZooKeeperServer(ProcessOwner):
         data = self.directory / "data"
         data.mkdir(parents=True, exist_ok=True)
         config = self.directory / "zoo.cfg"
+        more = "".join(f"{name}={value}\n" for name, value in self._settings.items())
         config.write_text(
             f"dataDir={data}\n"
             "clientPortAddress=127.0.0.1\n"
@@ -278,7 +287,7 @@ class ZooKeeperServer(ProcessOwner):
             "admin.enableServer=false\n"
             "4lw.commands.whitelist=ruok,srvr,conf,mntr,cons\n"
             "autopurge.snapRetainCount=3\n"
-            "autopurge.purgeInterval=1\n",
+            "autopurge.purgeInterval=1\n" + more,
             encoding="utf-8",
         )
         self.process = start_process(
