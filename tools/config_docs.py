@@ -61,6 +61,7 @@ IN_KAFKA = {
     "offsets_retention_ms": "offsets.retention.minutes",
     "queued_max_bytes": "queued.max.request.bytes",
     "rack": "broker.rack",
+    "zookeeper_acl": "zookeeper.set.acl",
 }
 """Those that have another name there, or another unit."""
 

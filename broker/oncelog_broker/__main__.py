@@ -2,11 +2,12 @@
 
 ``python -m oncelog_broker [--config FILE] [--set KEY=VALUE]``
 
-With ``config check`` or ``config show`` it tells what the broker's settings are, and with
-``--add-user NAME`` it makes a user in the store, before the cluster's first start. SIGTERM and
-SIGINT stop it cleanly (a second one at once); SIGHUP has renewed files of TLS taken at once. Exit
-codes: 0 stopped as asked, 1 failed, 2 a configuration that cannot work, 3 the user to be added is
-there already.
+With ``config check`` or ``config show`` it tells what the broker's settings are. With ``--add-user
+NAME`` it makes a user in the store, before the cluster's first start, and with
+``--secure-zookeeper`` it leaves the store to the brokers alone, while they run. SIGTERM and SIGINT
+stop it cleanly (a second one at once); SIGHUP has renewed files of TLS taken at once. Exit codes:
+0 stopped as asked, 1 failed, 2 a configuration that cannot work, 3 the user to be added is there
+already.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncelog_broker import store_commands
 from oncelog_broker.app import Broker
@@ -30,7 +31,7 @@ from oncelog_broker.config import BrokerConfig, ConfigError, Loaded, load, repor
 from oncelog_broker.log_levels import set_levels
 from oncelog_broker.logging import configure_logging
 from oncelog_broker.zookeeper_settings import zookeeper_store
-from oncelog_controller.store import StoreError
+from oncelog_controller.store import AccessDeniedError, StoreError
 from oncelog_protocol.errors import DuplicateResourceError, OncelogError
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SystemEntropy
@@ -52,6 +53,7 @@ EXIT_THERE = 3
 GC_THRESHOLDS = (20_000, 125, 100)
 """Requests make much short-lived garbage without cycles; collecting it often costs throughput. A
 look at more young objects at once is a turn of its own, of 40 ms for 50,000 on a busy machine."""
+T = TypeVar("T")
 HELD_LONG_S = 1.0
 """A turn of so long is a warning even where the machine was slow: a disk may hang."""
 
@@ -65,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
             return _tell(loaded, options)
         if options.add_user is not None:
             return _add_user(loaded.config, options)
+        if options.secure_zookeeper or options.open_zookeeper:
+            return _change_zookeeper(loaded.config, secure=options.secure_zookeeper)
         return _run_broker(loaded, options)
     except ConfigError as exc:
         if not exc.source:
@@ -103,26 +107,39 @@ def _add_user(config: BrokerConfig, options: argparse.Namespace) -> int:
     except SecretFileError as exc:
         sys.stderr.write(f"error: --password-file: {exc}\n")
         return EXIT_CONFIG
-    adding = store_commands.add_user(config, SystemEntropy(), options.add_user, password)
-    return _carry_out(adding, f"added {options.add_user}")
+
+    async def added() -> str:
+        await store_commands.add_user(config, SystemEntropy(), options.add_user, password)
+        return f"added {options.add_user}"
+
+    return _carry_out(added())
 
 
-def _carry_out(command: Coroutine[Any, Any, None], done: str) -> int:
-    """Run what is done to the store instead of serving, and say so."""
+def _change_zookeeper(config: BrokerConfig, *, secure: bool) -> int:
+    """Say anew for whom the cluster's nodes in ZooKeeper are."""
+    _configure_logging(config)
+    change = store_commands.secure_zookeeper if secure else store_commands.open_zookeeper
 
-    async def carried_out() -> int:
-        await command
-        return 0
+    async def changed() -> str:
+        walked = await change(config)
+        for path in walked.strangers:
+            sys.stderr.write(f"left the root as it was, for it is shared: {path} is not ours\n")
+        nodes = "1 node" if walked.changed == 1 else f"{walked.changed} nodes"
+        return f"changed {nodes}: all are for {'the brokers alone' if secure else 'everybody'}"
 
+    return _carry_out(changed())
+
+
+def _carry_out(command: Coroutine[Any, Any, str]) -> int:
+    """Run what is done to the store instead of serving, and say what it says."""
     try:
-        code = _run(carried_out())
+        sys.stdout.write(f"{_run(command)}\n")
     except ConfigError:
         raise
     except OncelogError as exc:
         sys.stderr.write(f"error: {exc}\n")
         return EXIT_THERE if isinstance(exc, DuplicateResourceError) else EXIT_FAILED
-    sys.stdout.write(f"{done}\n")
-    return code
+    return 0
 
 
 def _tell(loaded: Loaded, options: argparse.Namespace) -> int:
@@ -157,6 +174,18 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
         help="with --add-user: the password is in this file, which only its owner may read; - is "
         "standard input. Default: ask for it",
     )
+    access = parser.add_mutually_exclusive_group()
+    access.add_argument(
+        "--secure-zookeeper",
+        action="store_true",
+        help="leave all that the cluster keeps in ZooKeeper to the brokers alone, instead of "
+        "running; all brokers have zookeeper_acl=creator by then",
+    )
+    access.add_argument(
+        "--open-zookeeper",
+        action="store_true",
+        help="give it back to everybody; all brokers have zookeeper_acl=open by then",
+    )
     parser.set_defaults(verb=None)
     about = parser.add_subparsers(title="instead of running").add_parser(
         "config", help="check or show the settings, and run nothing"
@@ -188,7 +217,7 @@ def _add_sources(parser: argparse.ArgumentParser, defaults: dict[str, Any]) -> N
     )
 
 
-def _run(main_coro: Coroutine[Any, Any, int]) -> int:
+def _run(main_coro: Coroutine[Any, Any, T]) -> T:
     """Run the coroutine on uvloop where there is one, else on the standard loop."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     try:
@@ -269,6 +298,9 @@ async def _live(
             await endpoint.start()  # first, so that the start can be watched
         if not await _start(broker, stop):
             return 0
+    except AccessDeniedError as exc:
+        logger.error("zookeeper_access_denied", address=config.zookeeper_connect, error=exc)
+        return EXIT_FAILED
     except StoreError as exc:
         logger.error("zookeeper_unreachable", address=config.zookeeper_connect, error=exc)
         return EXIT_FAILED

@@ -74,12 +74,12 @@ def metrics_tls(config: BrokerConfig, clock: WallClock) -> ServerTls | None:
         files = TlsFiles(
             min_version=config.metrics_tls_min_version,
             certificate_file=certificate,
-            key_file=_private("metrics", key),
+            key_file=private("metrics", key),
             key_password=_password(config.metrics_tls_key_password_file),
         )
         return ServerTls(files, "none", clock)
     except (TlsFilesError, SecretFileError) as error:
-        raise _refused("metrics_tls_certificate_file", error) from error
+        raise refused("metrics_tls_certificate_file", error) from error
 
 
 def inter_broker_dialer(config: BrokerConfig, clock: WallClock, entropy: Entropy) -> Dialer:
@@ -221,15 +221,19 @@ def _files(listener: ListenerConfig, min_version: Literal["1.2", "1.3"]) -> TlsF
     return TlsFiles(
         min_version=min_version,
         certificate_file=listener.tls_certificate_file,
-        key_file=None if key is None else _private(listener.name, key),
+        key_file=None if key is None else private(listener.name, key),
         key_password=_password(listener.tls_key_password_file),
         ca_file=listener.tls_client_ca_file,
         crl_file=listener.tls_crl_file,
     )
 
 
-def _private(name: str, key: str) -> str:
-    """Return the path of a key that not everybody may read."""
+def private(name: str, key: str) -> str:
+    """Return the path of a key that not everybody may read; one that its group may is told.
+
+    :param name: who uses it, for the log.
+    :raises SecretFileError: see ``check_private``.
+    """
     if check_private(key):
         logger.warning("key_readable_by_group", listener=name, path=key)
     return key
@@ -243,9 +247,10 @@ def _mistake(
     config: BrokerConfig, name: str, error: TlsFilesError | SecretFileError
 ) -> ConfigError:
     index = next(i for i, each in enumerate(config.listeners) if each.name == name)
-    return _refused(f"listeners.{index}.tls_certificate_file", error)
+    return refused(f"listeners.{index}.tls_certificate_file", error)
 
 
-def _refused(setting: str, error: TlsFilesError | SecretFileError) -> ConfigError:
+def refused(setting: str, error: TlsFilesError | SecretFileError) -> ConfigError:
+    """Return what a broker does not start for: a setting names files that are of no use."""
     remedy = error.remedy[0].upper() + error.remedy[1:]
     return ConfigError(setting, error.cause, remedy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -290,6 +291,38 @@ def test_a_first_user_is_made_instead_of_running(
     assert nobody.returncode == 2
     assert "there is nobody to ask for the password" in nobody.stderr
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.zookeeper
+def test_zookeeper_is_secured_and_opened_instead_of_running(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("a long password\n")
+    password.chmod(0o600)
+    connect = f"{zookeeper.address}/test-main-secured"
+    identity = {"zookeeper_user": "oncelog", "zookeeper_password_file": str(password)}
+    settings = {"zookeeper_connect": connect, "authorizer": "acl", **identity}
+    config = write_config(tmp_path, **settings)
+    assert run(config, "--add-user", "admin", "--password-file", str(password)).returncode == 0
+    too_early = run(config, "--secure-zookeeper")
+    assert too_early.returncode == 2
+    assert "zookeeper_acl: is open" in too_early.stderr
+    config = write_config(tmp_path, **settings, zookeeper_acl="creator")
+    done = run(config, "--secure-zookeeper")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"changed \d+ nodes: all are for the brokers alone\n", done.stdout)
+    again = run(config, "--secure-zookeeper")
+    assert again.stdout == "changed 0 nodes: all are for the brokers alone\n"
+    config = write_config(tmp_path, **{**settings, **dict.fromkeys(identity)})
+    nobody = run(config)
+    assert nobody.returncode == 1
+    assert "zookeeper_access_denied" in nobody.stderr
+    config = write_config(tmp_path, **settings)
+    done = run(config, "--open-zookeeper")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(" nodes: all are for everybody\n")
 
 
 @pytest.mark.zookeeper

@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.config import BrokerConfig
-from oncelog_broker.store_commands import add_user, password_from
+from oncelog_broker.config import BrokerConfig, ConfigError
+from oncelog_broker.store_commands import (
+    add_user,
+    open_zookeeper,
+    password_from,
+    secure_zookeeper,
+)
 from oncelog_broker.zookeeper_settings import zookeeper_store
 from oncelog_cli.local.zookeeper import ZooKeeperServer
 from oncelog_controller.loader import load_users
+from oncelog_controller.store import AccessDeniedError
 from oncelog_protocol.errors import SecurityDisabledError
 from oncelog_protocol.sasl.credential import SCRAM_HASHES
 from oncelog_runtime.entropy import SeededEntropy
@@ -75,3 +81,34 @@ async def test_a_user_is_in_the_store_with_both_mechanisms(zookeeper: ZooKeeperS
 async def test_settings_without_users_are_refused_before_the_store_is_asked() -> None:
     with pytest.raises(SecurityDisabledError, match="sasl_mechanisms"):
         await add_user(config("127.0.0.1:1"), SeededEntropy(1), "admin", "pencil")
+
+
+@pytest.mark.zookeeper
+async def test_a_tree_goes_to_the_brokers_and_back(
+    zookeeper: ZooKeeperServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("pencil")
+    password.chmod(0o600)
+    place = f"{zookeeper.address}/commands{next(NUMBERS)}"
+    identity = {"zookeeper_user": "oncelog", "zookeeper_password_file": str(password)}
+    before = config(place, authorizer="acl")
+    closed = config(place, authorizer="acl", zookeeper_acl="creator", **identity)
+    await add_user(before, SeededEntropy(1), "admin", "pencil")
+    walked = await secure_zookeeper(closed)
+    assert walked.changed > 3
+    assert "zookeeper_root_open" not in caplog.text
+    with pytest.raises(AccessDeniedError):
+        await add_user(before, SeededEntropy(1), "app", "pencil")
+    await add_user(closed, SeededEntropy(1), "app", "pencil")
+    opened = config(place, authorizer="acl", **identity)
+    assert (await open_zookeeper(opened)).changed == walked.changed + 1
+    await add_user(before, SeededEntropy(1), "third", "pencil")
+
+
+async def test_what_brokers_would_undo_is_refused() -> None:
+    identity = {"zookeeper_user": "u", "zookeeper_password_file": "/p"}
+    with pytest.raises(ConfigError, match="creator first"):
+        await secure_zookeeper(config("127.0.0.1:1", **identity))
+    with pytest.raises(ConfigError, match="open first"):
+        await open_zookeeper(config("127.0.0.1:1", zookeeper_acl="creator", **identity))

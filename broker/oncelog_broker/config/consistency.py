@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from typing import Any
 
 from oncelog_broker.config.errors import Problem
@@ -13,6 +14,13 @@ from oncelog_protocol.topic_config import parse_topic_config
 VARIABLE = "${"
 TLS_FILES = ("tls_key_file", "tls_key_password_file", "tls_client_ca_file", "tls_crl_file")
 METRICS_SECRETS = ("metrics_tls_key_file", "metrics_tls_key_password_file")
+ZOOKEEPER_PAIRS = (
+    ("zookeeper_tls_certificate_file", "zookeeper_tls_key_file"),
+    ("zookeeper_tls_key_file", "zookeeper_tls_certificate_file"),
+    ("zookeeper_user", "zookeeper_password_file"),
+    ("zookeeper_password_file", "zookeeper_user"),
+)
+"""None of them goes without its other."""
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 NUMBER_MAX = 2**63 - 1
 """This is the bound of topic settings too. Far above it times could not be counted in seconds any
@@ -33,6 +41,7 @@ def problems(values: Mapping[str, Any], topic_defaults: Mapping[str, str]) -> li
         *_of_metrics_port(values),
         *_of_super_users(values),
         *_of_inter_broker_user(values),
+        *_of_zookeeper(values),
         *_of_times(values),
         *_of_topic_defaults(topic_defaults),
     ]
@@ -161,6 +170,42 @@ def _of_inter_broker_user(values: Mapping[str, Any]) -> Iterator[Problem]:
         elif not wanted and values[setting] is not None:
             text = "the listener between brokers has no sasl_mechanisms"
             yield Problem(setting, text, "Remove it", ["listeners", "inter_broker_listener"])
+
+
+def _of_zookeeper(values: Mapping[str, Any]) -> Iterator[Problem]:
+    has_tls = values["zookeeper_tls_ca_file"] is not None
+    for setting, other in ZOOKEEPER_PAIRS:
+        if values[setting] is not None and values[other] is None:
+            yield Problem(other, f"is required with {setting}", "Set it", [setting])
+    if values["zookeeper_tls_certificate_file"] is not None and not has_tls:
+        text = "there is no zookeeper_tls_ca_file, so ZooKeeper is reached without TLS"
+        remedy = "Set zookeeper_tls_ca_file, or remove it"
+        yield Problem("zookeeper_tls_certificate_file", text, remedy, ["zookeeper_tls_ca_file"])
+    if values["zookeeper_user"] is not None and not has_tls:
+        outside = [host for host in _hosts(values["zookeeper_connect"]) if not _is_here(host)]
+        if outside:
+            text = f"the password would be shown to the network on its way to {outside[0]}"
+            remedy = "Set zookeeper_tls_ca_file, and in zookeeper_connect the port with TLS"
+            yield Problem("zookeeper_user", text, remedy, ["zookeeper_connect"])
+    identities = ("zookeeper_user", "zookeeper_tls_certificate_file")
+    if values["zookeeper_acl"] == "creator" and all(values[each] is None for each in identities):
+        text = "without an identity there is no creator to whom what is made could belong"
+        remedy = "Set zookeeper_user, or zookeeper_tls_certificate_file"
+        yield Problem("zookeeper_acl", text, remedy, list(identities))
+
+
+def _hosts(connect: str) -> list[str]:
+    """Return the hosts of ``host:port,host:port/chroot``."""
+    addresses = connect.partition("/")[0].split(",")
+    return [address.strip().rpartition(":")[0] or address.strip() for address in addresses]
+
+
+def _is_here(host: str) -> bool:
+    """Return whether a host of ZooKeeper is this machine."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host in LOOPBACK_HOSTS
 
 
 def _of_super_users(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -127,6 +127,22 @@ class BrokerConfig(BaseModel):
     """After so long without a sign of life the cluster takes a broker for gone."""
     zookeeper_connection_timeout_ms: int = Field(default=15_000, ge=100)
     """A start waits so long for ZooKeeper."""
+    zookeeper_tls_ca_file: str | None = None
+    """ZooKeeper is reached over TLS, and its certificate verified by the CAs in this file, as PEM:
+    it must be for the host in zookeeper_connect."""
+    zookeeper_tls_certificate_file: str | None = None
+    """ZooKeeper is shown this certificate, as PEM, with those between it and its CA. Who has no
+    zookeeper_user is known by it, and then all brokers show certificates of one name."""
+    zookeeper_tls_key_file: str | None = None
+    """The certificate's private key, as PEM. Others must not be able to read the file."""
+    zookeeper_user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._@+-]{1,128}$")
+    """ZooKeeper knows all brokers as this user. It is told the password in clear, so this needs TLS
+    or a ZooKeeper on this machine."""
+    zookeeper_password_file: str | None = None
+    """The password of zookeeper_user is in this file, which only its owner may read."""
+    zookeeper_acl: Literal["open", "creator"] = "open"
+    """open: what brokers keep in ZooKeeper is for everybody who reaches it. creator: it is for the
+    identity of the brokers alone."""
 
     # ---- Logs
     flush: Literal["commit", "interval"] = "commit"

@@ -216,6 +216,46 @@ def test_settings_of_the_metrics_port_go_together() -> None:
     assert keys(metrics_port=1, **alone) == ["metrics_tls_key_file"]
 
 
+ZOOKEEPER_IDENTITY = {"zookeeper_user": "oncelog", "zookeeper_password_file": "/p"}
+ZOOKEEPER_TLS = {
+    "zookeeper_tls_ca_file": "/ca",
+    "zookeeper_tls_certificate_file": "/c",
+    "zookeeper_tls_key_file": "/k",
+}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"zookeeper_connect": "zk:2281", **ZOOKEEPER_TLS, "zookeeper_acl": "creator"},
+        {"zookeeper_connect": "zk:2281", "zookeeper_tls_ca_file": "/ca", **ZOOKEEPER_IDENTITY},
+        {"zookeeper_connect": "127.0.0.1:1,localhost:2,[::1]:3/zk", **ZOOKEEPER_IDENTITY},
+        {"zookeeper_connect": "127.0.0.1", "zookeeper_acl": "creator", **ZOOKEEPER_IDENTITY},
+    ],
+)
+def test_zookeeper_is_reached_by_tls_or_on_this_machine(settings: dict[str, str]) -> None:
+    BrokerConfig.model_validate({"broker_id": 1, "log_dirs": ["/d"], **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({"zookeeper_acl": "creator"}, "acl"),
+        ({"zookeeper_acl": "creator", "zookeeper_tls_ca_file": "/ca"}, "acl"),
+        ({"zookeeper_tls_certificate_file": "/c", "zookeeper_tls_ca_file": "/ca"}, "tls_key_file"),
+        ({"zookeeper_tls_key_file": "/k"}, "tls_certificate_file"),
+        ({**ZOOKEEPER_TLS, "zookeeper_tls_ca_file": None}, "tls_certificate_file"),
+        ({"zookeeper_user": "u", "zookeeper_connect": "127.0.0.1:1"}, "password_file"),
+        ({"zookeeper_password_file": "/p"}, "user"),
+        ({**ZOOKEEPER_IDENTITY, "zookeeper_connect": "127.0.0.1:1,zk:1"}, "user"),
+        ({**ZOOKEEPER_IDENTITY, "zookeeper_connect": "127.example.com:1/a,127.0.0.1"}, "user"),
+        ({**ZOOKEEPER_IDENTITY, "zookeeper_connect": "[2001:db8::1]:1"}, "user"),
+    ],
+)
+def test_settings_of_zookeeper_go_together(settings: dict[str, str], wrong: str) -> None:
+    assert keys(**settings) == [f"zookeeper_{wrong}"]
+
+
 def test_numbers_have_a_bound() -> None:
     assert keys(replica_lag_time_max_ms=2**63) == ["replica_lag_time_max_ms"]
 
