@@ -84,3 +84,14 @@ class BenchCluster:
             raise RuntimeError(f"oncelog {what} failed ({done.returncode}): {done.stderr.strip()}")
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
+
+
+def make_certificates(place: Path) -> Path:
+    """Make a CA, a certificate ``broker`` of this machine's loopback and one of a client ``app``.
+
+    Return ``place``, the directory that has them.
+    """
+    make = ["tls", "make", "--dir", str(place), "--broker", "broker=127.0.0.1", "--client", "app"]
+    command = [sys.executable, "-m", "oncelog_cli.main", *make]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return place

@@ -13,8 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ import uvloop
 
 from oncelog import AclBinding, Admin
 from oncelog_bench import latency, throughput
-from oncelog_bench.cluster import BenchCluster
+from oncelog_bench.cluster import BenchCluster, make_certificates
 from oncelog_bench.cpu import cpu_seconds
 from oncelog_bench.report import Report, quantile
 from oncelog_bench.storm import storm
@@ -79,6 +77,7 @@ def run(report: Report, scale: SecurityScale, home: Path) -> None:
         judged = stack.enter_context(_judged(home / "judged"))
         _judging(report, scale, plain, judged)
     with contextlib.ExitStack() as stack:
+        # Another one: what the first has written must not weigh on one of three.
         plain = stack.enter_context(BenchCluster(home / "plain-again"))
         for_clients = stack.enter_context(_for_clients(home / "for-clients"))
         everywhere = stack.enter_context(_everywhere(home / "everywhere"))
@@ -127,7 +126,7 @@ def _quotas(cluster: BenchCluster) -> None:
 @contextlib.contextmanager
 def _for_clients(directory: Path) -> Iterator[BenchCluster]:
     """Yield a cluster whose clients speak TLS and may show a certificate."""
-    place = _certificates(directory)
+    place = make_certificates(_tls_directory(directory))
     listener = {
         "tls_certificate_file": place / "broker.pem",
         "tls_key_file": place / "broker.key",
@@ -139,23 +138,18 @@ def _for_clients(directory: Path) -> Iterator[BenchCluster]:
         yield cluster
 
 
-def _certificates(directory: Path) -> Path:
-    place = directory.with_name(f"{directory.name}-tls")
-    make = ["tls", "make", "--dir", str(place), "--broker", "broker=127.0.0.1", "--client", "app"]
-    subprocess.run(
-        [sys.executable, "-m", "oncelog_cli.main", *make], check=True, stdout=subprocess.DEVNULL
-    )
-    return place
-
-
 @contextlib.contextmanager
 def _everywhere(directory: Path) -> Iterator[BenchCluster]:
     with BenchCluster(directory, secure=True) as cluster:
         yield cluster
 
 
+def _tls_directory(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}-tls")
+
+
 def _by_certificate(directory: Path, cluster: BenchCluster) -> str:
-    place = directory.with_name(f"{directory.name}-tls")
+    place = _tls_directory(directory)
     files = {
         "ca_file": place / "ca.pem",
         "certificate_file": place / "app.pem",

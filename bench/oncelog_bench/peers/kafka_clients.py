@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 PARTITIONS = 6
@@ -20,6 +21,13 @@ def _quiet(bootstrap: str, **settings: Any) -> dict[str, Any]:
     named = {name.replace("_", "."): value for name, value in settings.items()}
     quiet = {"log_level": 0, "log.connection.close": False}
     return {"bootstrap.servers": bootstrap, **quiet, **named}
+
+
+def _over_tls(ca_file: Path | None) -> dict[str, Any]:
+    """Return librdkafka's settings of TLS; none without a CA."""
+    if ca_file is None:
+        return {}
+    return {"security.protocol": "SSL", "ssl.ca.location": str(ca_file)}
 
 
 def _reading(bootstrap: str) -> dict[str, Any]:
@@ -50,7 +58,9 @@ def delete_topic(bootstrap: str, name: str) -> None:
         future.result()
 
 
-def confluent_produce(bootstrap: str, topic: str, *, size: int, count: int, acks: str) -> float:
+def confluent_produce(
+    bootstrap: str, topic: str, *, size: int, count: int, acks: str, ca_file: Path | None = None
+) -> float:
     """Return the records/s of confluent-kafka (librdkafka), idempotent where acks is all."""
     from confluent_kafka import Producer
 
@@ -61,7 +71,9 @@ def confluent_produce(bootstrap: str, topic: str, *, size: int, count: int, acks
     }
     idempotent = acks == "all"
     producer = Producer(
-        _quiet(bootstrap, acks=acks, enable_idempotence=idempotent, linger_ms=5) | buffering
+        _quiet(bootstrap, acks=acks, enable_idempotence=idempotent, linger_ms=5)
+        | buffering
+        | _over_tls(ca_file)
     )
     value = b"x" * size
     producer.produce(topic, value)
@@ -134,7 +146,9 @@ def kafka_python_produce(bootstrap: str, topic: str, *, size: int, count: int, a
     return count / elapsed
 
 
-def confluent_consume(bootstrap: str, topic: str, *, count: int) -> float:
+def confluent_consume(
+    bootstrap: str, topic: str, *, count: int, ca_file: Path | None = None
+) -> float:
     """Return the records/s of ``consume(10000)``, from the beginning."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -143,7 +157,7 @@ def confluent_consume(bootstrap: str, topic: str, *, count: int) -> float:
         "queued.min.messages": 1_000_000,
         "fetch.message.max.bytes": 4 << 20,
     }
-    consumer = Consumer(_reading(bootstrap) | prefetching)
+    consumer = Consumer(_reading(bootstrap) | prefetching | _over_tls(ca_file))
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     seen = 0
     began = time.perf_counter()

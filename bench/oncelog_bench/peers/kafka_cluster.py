@@ -61,15 +61,23 @@ def fetch_jars(directory: Path) -> Path:
 
 
 class KafkaCluster:
-    """The cluster has N combined broker and controller processes on free loopback ports."""
+    """The cluster has N combined broker and controller processes on free loopback ports.
 
-    def __init__(self, directory: Path, jars: Path, *, brokers: int = 3) -> None:
+    :param certificates: a directory with ``broker.pem``, ``broker.key`` and ``ca.pem``; each broker
+        has a listener for TLS with them, beside the plain one.
+    """
+
+    def __init__(
+        self, directory: Path, jars: Path, certificates: Path, *, brokers: int = 3
+    ) -> None:
         self._directory = directory
         self._classpath = str(jars / "*")
-        self._ports = _free_ports(2 * brokers)
+        self._certificates = certificates
+        self._ports = _free_ports(3 * brokers)
         self._count = brokers
         self._processes: list[subprocess.Popen[bytes]] = []
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports[:brokers])
+        self.tls_bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports[-brokers:])
 
     def __enter__(self) -> KafkaCluster:
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -115,13 +123,19 @@ class KafkaCluster:
     def _format(self, index: int, cluster_id: str, voters: str) -> None:
         home = self._directory / str(index + 1)
         home.mkdir()
-        controllers = ",".join(f"127.0.0.1:{port}" for port in self._ports[self._count :])
+        plain, control, tls = (self._ports[index + turn * self._count] for turn in range(3))
+        voters_ports = self._ports[self._count : 2 * self._count]
+        controllers = ",".join(f"127.0.0.1:{port}" for port in voters_ports)
         config = {
             "process.roles": "broker,controller",
             "node.id": index + 1,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[index]},"
-            f"CONTROLLER://127.0.0.1:{self._ports[self._count + index]}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._ports[index]}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{control},"
+            f"SSL://127.0.0.1:{tls}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{tls}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": self._key_store(home),
+            "ssl.enabled.protocols": "TLSv1.3",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "controller.quorum.bootstrap.servers": controllers,
@@ -138,6 +152,13 @@ class KafkaCluster:
         command += ["format", "-t", cluster_id, "-c", str(properties)]
         command += ["--initial-controllers", voters]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def _key_store(self, home: Path) -> Path:
+        """Write a broker's key and certificate into one file, as Kafka wants PEM (KIP-651)."""
+        store = home / "broker.store.pem"
+        parts = (self._certificates / name for name in ("broker.key", "broker.pem"))
+        store.write_text("".join(part.read_text() for part in parts))
+        return store
 
     def _start(self, index: int) -> None:
         home = self._directory / str(index + 1)

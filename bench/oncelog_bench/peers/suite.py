@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from oncelog_bench import idle
+from oncelog_bench.cluster import make_certificates
 from oncelog_bench.peers import kafka_clients as clients
 from oncelog_bench.peers.kafka_cluster import KafkaCluster, cache_directory, fetch_jars
 from oncelog_bench.report import Report, quantile
@@ -30,6 +31,8 @@ PAIRS = {
     "end to end at 1,000 rec/s RF 3 acks=all synced, p50": "Kafka: end to end unsynced, p50",
     "end to end at 1,000 rec/s RF 3 acks=all synced, p99": "Kafka: end to end unsynced, p99",
     "end to end at 1,000 rec/s RF 3 acks=all synced, p99.9": "Kafka: end to end unsynced, p99.9",
+    "produce 1 KB, RF 3, TLS for clients": "Kafka: confluent 1 KB RF 3 acks=all, TLS for clients",
+    "consume by column batch 1 KB, RF 3, TLS for clients": "Kafka: confluent consume 1 KB, TLS",
     "leader killed to next acknowledgement, median": "Kafka: leader killed to next acknowledgement",
     "idle CPU per broker, 300 partitions of RF 3": "Kafka: idle CPU per broker, 300 partitions",
     "memory per broker, 300 partitions of RF 3": "Kafka: memory per broker, 300 partitions",
@@ -41,11 +44,14 @@ def run(report: Report, scale: Scale, *, warm_seconds: float) -> None:
     jars = fetch_jars(cache_directory())
     with (
         tempfile.TemporaryDirectory(prefix="oncelog-kafka-") as scratch,
-        KafkaCluster(Path(scratch) / "kafka", jars) as cluster,
+        KafkaCluster(
+            Path(scratch) / "kafka", jars, make_certificates(Path(scratch) / "tls")
+        ) as cluster,
     ):
         _warm(cluster.bootstrap, warm_seconds)
         _produce(report, scale, cluster.bootstrap)
         _consume(report, scale, cluster.bootstrap)
+        _over_tls(report, scale, cluster, Path(scratch) / "tls" / "ca.pem")
         _latency(report, scale, cluster.bootstrap)
         _idle(report, scale, cluster)
         _failover(report, cluster)
@@ -95,6 +101,26 @@ def _consume(report: Report, scale: Scale, bootstrap: str) -> None:
             rates = [work(bootstrap, topic, count=count) for _ in range(scale.repeats)]
             report.add(f"Kafka: {name} consume {label}", rates, "rec/s")
         clients.delete_topic(bootstrap, topic)
+
+
+def _over_tls(report: Report, scale: Scale, cluster: KafkaCluster, ca_file: Path) -> None:
+    """Measure 1 KB records over TLS between clients and brokers; brokers speak plainly."""
+    count, topic = scale.security.records, "over-tls"
+    clients.make_topic(cluster.bootstrap, topic, 3)
+    bootstrap = cluster.tls_bootstrap
+    made = [
+        clients.confluent_produce(
+            bootstrap, topic, size=1000, count=count, acks="all", ca_file=ca_file
+        )
+        for _ in range(scale.repeats)
+    ]
+    report.add("Kafka: confluent 1 KB RF 3 acks=all, TLS for clients", made, "rec/s")
+    read = [
+        clients.confluent_consume(bootstrap, topic, count=count, ca_file=ca_file)
+        for _ in range(scale.repeats)
+    ]
+    report.add("Kafka: confluent consume 1 KB, TLS", read, "rec/s")
+    clients.delete_topic(cluster.bootstrap, topic)
 
 
 def _latency(report: Report, scale: Scale, bootstrap: str) -> None:
