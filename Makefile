@@ -53,7 +53,7 @@ ROUND_SECONDS ?= 60
 
 .PHONY: help setup demo demo-pipeline test nightly unit quick integration check fmt lint types layers house house-report docs \
 	bench bench-compare bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
-	chaos chaos-spark bench-loop bench-spark lanes
+	chaos chaos-spark security-check bench-loop bench-spark lanes
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -100,6 +100,9 @@ chaos-spark: setup ## MESSAGES=20000 ROUNDS=4: Spark drivers, tasks, executors, 
 	@cd tests && ../$(BIN)/python -m pipeline.chaos --rounds $(ROUNDS) \
 		--messages $(if $(filter command line environment,$(origin MESSAGES)),$(MESSAGES),20000) \
 		$(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
+
+security-check: setup ## the matrix of rights, hostile input, CVEs, safeguards switched off; ends with one JSON line
+	@cd tests && PYTHONPATH=. ../$(BIN)/python -m integration.hostile.check --jobs $(JOBS)
 
 sim: setup ## SEED=17 LOG=1: one seed replays a cluster; FAULTS=, SKIP=, TRACE=, HISTORY=
 	@$(SIMULATION) run $(SEED) --seconds $(SECONDS_SIMULATED) --faults "$(FAULTS)" --skip "$(SKIP)" \

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from typing import Self
 
 from oncelog.security import Security
@@ -34,6 +35,10 @@ class Bystander:
         self._task: asyncio.Task[None] | None = None
         self.laps_s: list[float] = []
         """So long each record took from its writing to its reading."""
+
+    def laps_ms(self) -> str:
+        """Return the same in milliseconds, as JSON, for a report."""
+        return json.dumps([round(lap_s * 1000, 2) for lap_s in self.laps_s])
 
     async def __aenter__(self) -> Self:
         security = Security(ca_file=self._ca_file, username=USER, password=USER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from support.waiting import eventually
     [pytest.param(each, id=str(each), marks=pytest.mark.hostile(each.row)) for each in ATTACKS],
 )
 async def test_an_attack_comes_to_nothing_and_a_bystander_goes_on(
-    attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture, record_property: Any
 ) -> None:
     async with SecuredCluster(tmp_path) as cluster:
         papers = cluster.papers
@@ -31,4 +32,15 @@ async def test_an_attack_comes_to_nothing_and_a_bystander_goes_on(
             assert listeners["internal"].newcomer_count() == 0
             await eventually(lambda: len(listeners["external"].connections) == 1)
             assert not listeners["certified"].connections
+        record_property("laps_ms", bystander.laps_ms())
         assert [line.getMessage() for line in caplog.records if line.levelname == "ERROR"] == []
+
+
+async def test_a_bystander_of_a_quiet_broker(tmp_path: Path, record_property: Any) -> None:
+    """`make security-check` compares with it how long bystanders of attacks wait."""
+    async with SecuredCluster(tmp_path) as cluster:
+        ca_file = cluster.papers.ca_file
+        async with Bystander(cluster.addresses["external"], ca_file) as bystander:
+            for _ in range(100):
+                await bystander.goes_on()
+        record_property("laps_ms", bystander.laps_ms())
