@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import pytest
 
+from oncelog import Admin, Consumer, Producer
 from oncelog.errors import ConfigurationError
 from oncelog.security import Security
 from oncelog.security_settings import combined, parted
@@ -118,3 +120,43 @@ def test_a_user_by_kafkas_names() -> None:
 def test_an_option_that_is_none() -> None:
     with pytest.raises(ConfigurationError, match="'cafile' is no option; there are ca_file"):
         combined([{"cafile": "x"}])
+
+
+# ---- what settings cannot do
+
+
+CLASSES = (
+    *("sasl.jaas.config", "sasl.login.class", "sasl.login.callback.handler.class"),
+    *("sasl.client.callback.handler.class", "sasl.oauthbearer.token.endpoint.url"),
+    *("ssl.engine.factory.class", "security.providers", "config.providers"),
+    *("key.serializer", "interceptor.classes", "metric.reporters", "partitioner.class"),
+)
+"""By these settings of Kafka's clients a class is loaded, or a URL is opened."""
+
+LOADED = "com.sun.security.auth.module.JndiLoginModule required user.provider.url=ldap://evil;"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.cve("2023-25194", "2025-27818")
+def test_no_setting_loads_a_class(name: str) -> None:
+    """A class that a setting names is loaded by nobody: there is no such setting."""
+    try:
+        own, others = parted({name: LOADED})
+    except ConfigurationError:
+        return
+    assert (own, list(others)) == ({}, [name])
+    clients: list[Any] = [Admin, Consumer, Producer]
+    for client in clients:
+        assert name.replace(".", "_") not in signature(client).parameters
+        with pytest.raises(TypeError, match=name.replace(".", "_")):
+            client("here:1", **{name.replace(".", "_"): LOADED})
+
+
+@pytest.mark.hostile(52)
+@pytest.mark.cve("2024-31141")
+@pytest.mark.parametrize("text", ["${env:HOME}", "${file:/etc/passwd:root}", "file:/etc/passwd"])
+def test_a_value_is_taken_as_text(text: str) -> None:
+    own, _ = parted({"sasl.username": "app", "sasl.password": text})
+    security = combined([own])
+    assert security is not None
+    assert security.password == text

@@ -32,6 +32,7 @@ from oncelog_protocol.topic_config import normalise_key
 
 Texts = Mapping[str, str]
 
+NEEDS_RESTART = "{} needs a restart: set it in the file or the environment"
 NEAR = 0.6
 
 
@@ -123,7 +124,7 @@ def normalised(key: str) -> str:
     """Return the one spelling of a key: the setting in snake case, and after a dot the entry of a
     map. Kafka's dots are taken too.
 
-    :raises InvalidConfigError: there is no such setting.
+    :raises InvalidConfigError: there is no such setting, or it is one of a listener.
     """
     fields = BrokerConfig.model_fields
     plain = key.replace(".", "_")
@@ -136,6 +137,8 @@ def normalised(key: str) -> str:
             entry = key.removeprefix(spelling)
             if is_map(field) and entry != key and entry:
                 return f"{field}.{normalise_key(entry) if field == 'topic_defaults' else entry}"
+    if key.startswith("listeners."):
+        raise InvalidConfigError(NEEDS_RESTART.format(key[:100]))
     near = difflib.get_close_matches(plain, fields, n=1, cutoff=NEAR)
     hint = f"did you mean {near[0]}?" if near else "see the reference of broker settings"
     raise InvalidConfigError(f"{key[:100]!r} is not a setting of brokers; {hint}")
@@ -149,7 +152,7 @@ def may_change(key: str) -> bool:
 def _check_may_be_set(key: str, broker_id: int) -> None:
     field = BrokerConfig.model_fields[key.partition(".")[0]]
     if not is_dynamic(field):
-        raise InvalidConfigError(f"{key} needs a restart: set it in the file or the environment")
+        raise InvalidConfigError(NEEDS_RESTART.format(key))
     if is_cluster_wide(field) and broker_id != BROKER_DEFAULT:
         raise InvalidConfigError(f"{key} must be the same on all brokers: set it for all of them")
 

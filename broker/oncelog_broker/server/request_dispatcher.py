@@ -139,18 +139,29 @@ class RequestDispatcher:
             type(request) is FetchRequest and request.replica_id >= 0
         )
         if between_brokers:
-            if not context.is_broker:
-                raise ClusterAuthorizationFailedError(
-                    f"{type(request).__name__} is served to brokers only, on a connection that "
-                    "names the one that asks"
-                )
-            if self._safeguards.checks_askers(context.is_broker):
-                _check_introduction(context.introduction, request)
-            if not self._authorizer.authorize(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
-                raise ClusterAuthorizationFailedError
+            try:
+                self._check_broker(context, request)
+            except ClusterAuthorizationFailedError:
+                context.connection.end()
+                raise
         serves = self.ready and not self.suspended
         if not (serves or context.is_broker or request.api_key in UNAUTHENTICATED_APIS):
             raise BrokerNotAvailableError
+
+    def _check_broker(self, context: RequestContext, request: Request) -> None:
+        """Check that the broker asks whose name is in the request.
+
+        :raises ClusterAuthorizationFailedError: it does not.
+        """
+        if not context.is_broker:
+            raise ClusterAuthorizationFailedError(
+                f"{type(request).__name__} is served to brokers only, on a connection that names "
+                "the one that asks"
+            )
+        if self._safeguards.checks_askers(context.is_broker):
+            _check_introduction(context.introduction, request)
+        if not self._authorizer.authorize(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
+            raise ClusterAuthorizationFailedError
 
     async def _serve(
         self,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from oncelog_broker.config import BrokerConfig, dynamic
+from oncelog_broker.config import BrokerConfig, ListenerConfig, dynamic
 from oncelog_broker.config.marks import is_cluster_wide
 from oncelog_protocol.errors import InvalidConfigError
 from oncelog_protocol.messages.admin import ConfigEntry
@@ -83,6 +85,36 @@ def test_every_setting_is_dynamic_or_says_that_it_needs_a_restart() -> None:
         with pytest.raises(InvalidConfigError, match=f"{key} needs a restart"):
             altered({key: values.get(key, "1")})
         assert not is_cluster_wide(field)
+
+
+SECURITY = re.compile(
+    r"tls|sasl|author|super_users|principal|reauth|inter_broker|zookeeper|security|token|listeners"
+    r"|oidc|audit"
+)
+"""Settings are of security when their names say so."""
+
+
+@pytest.mark.hostile(51)
+@pytest.mark.cve("2023-25194", "2025-27819")
+def test_who_may_change_settings_changes_no_security_by_them() -> None:
+    """CVE-2025-27819: brokers took a new login from whoever may alter settings."""
+    of_security = [key for key in BrokerConfig.model_fields if SECURITY.search(key)]
+    assert {"authorizer", "super_users", "broker_principal", "listeners"} <= set(of_security)
+    of_listeners = [f"listeners.external.{key}" for key in ListenerConfig.model_fields]
+    for key in (*of_security, *of_listeners, "listeners.0.tls_client_auth"):
+        with pytest.raises(InvalidConfigError, match=re.escape(f"{key} needs a restart")):
+            altered({key: "1"})
+        with pytest.raises(InvalidConfigError):
+            altered({key.replace("_", "."): "1"}, broker_id=1)
+
+
+@pytest.mark.hostile(52)
+@pytest.mark.cve("2024-31141")
+@pytest.mark.parametrize("text", ["${env:HOME}", "${file:/etc/passwd:root}", "${HOME}"])
+def test_a_value_that_would_be_looked_up_elsewhere_is_refused(text: str) -> None:
+    with pytest.raises(InvalidConfigError, match="are not replaced") as caught:
+        altered({"topic_defaults.retention_ms": text})
+    assert os.environ["HOME"] not in str(caught.value)
 
 
 def test_what_is_set_for_all_must_go_with_what_single_brokers_have(

@@ -266,3 +266,26 @@ def test_what_follows_from_a_mistake_is_not_a_second_one(tmp_path: Path) -> None
 def test_several_mistakes_are_counted(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="1 more mistake"):
         load_config(write(tmp_path, GOOD + "a = 1\nb = 2\n"))
+
+
+@pytest.mark.hostile(52)
+@pytest.mark.cve("2024-31141")
+def test_a_value_is_never_looked_up_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CVE-2024-31141: providers of Kafka's settings read files and the environment. There are none
+    here; what looks like one is text, or refused where somebody could believe in it."""
+    monkeypatch.setenv("SWORDFISH", "hush")
+    secret = tmp_path / "secret"
+    secret.write_text("hush")
+    for text in (f"file:{secret}", f"file://{secret}", f"@{secret}", "$SWORDFISH", "%SWORDFISH%"):
+        path = write(tmp_path, GOOD)
+        assert load(path, environment={"ONCELOG_RACK": text}, required=()).config.rack == text
+        assert (
+            load(path, environment={}, arguments=[f"rack={text}"], required=()).config.rack == text
+        )
+        assert load_config(write(tmp_path, f'{GOOD}rack = "{text}"\n')).rack == text
+    for text in ("${env:SWORDFISH}", f"${{file:{secret}:x}}", "${SWORDFISH}"):
+        with pytest.raises(ConfigError, match="are not replaced") as caught:
+            load_config(write(tmp_path, f'{GOOD}rack = "{text}"\n'))
+        assert "hush" not in str(caught.value)

@@ -62,6 +62,7 @@ def test_others_may_not(tmp_path: Path, header: str) -> None:
     assert not access(metrics_token_file=written(tmp_path)).allows(header)
 
 
+@pytest.mark.hostile(56)
 def test_digests_of_one_length_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +107,7 @@ async def test_a_new_token_is_taken_and_a_bad_one_leaves_the_old(
     assert "another-token" not in caplog.text
 
 
+@pytest.mark.hostile(56)
 async def test_only_probes_answer_without_the_token(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -81,7 +81,7 @@ async def test_apis_between_brokers_are_refused_on_listeners_for_clients(request
         reply = await channel.call(request_, timeout_s=5)
         assert reply.message.error_code == ClusterAuthorizationFailedError.code
         assert not parked.requests
-        channel.close()
+        await eventually(lambda: channel.closed, what="whoever is no broker is sent away")
 
 
 async def test_they_are_served_on_the_internal_listener_if_the_principal_may() -> None:

@@ -27,6 +27,8 @@ from oncelog.errors import (
 )
 from oncelog.errors import ReorderError as Reorder
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.produce import ProduceRequest
+from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import Action, FakeCluster
 from support.histories import ListHistory
@@ -344,6 +346,42 @@ async def test_delivery_times_out_indefinitely_when_the_answer_is_missing() -> N
             held.release.set()
             assert (await producer.send("t", b"w")).offset == 1
         assert [event for event, *_ in history.events] == ["invoke", "info", "invoke", "ok"]
+
+
+@pytest.mark.cve("2026-35554")
+async def test_bytes_of_a_batch_that_was_given_up_are_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CVE-2026-35554: they may still wait to be sent, and would take other records to its topic."""
+    written: list[tuple[str, list[bytearray], list[bytes]]] = []
+    send = RequestChannel.send
+
+    def noted(channel: RequestChannel, request: Any, payload: Any = (), **given: Any) -> None:
+        if isinstance(request, ProduceRequest):
+            (topic,) = (each.topic for each in request.topics)
+            written.append((topic, list(payload), [bytes(each) for each in payload]))
+        send(channel, request, payload, **given)
+
+    monkeypatch.setattr(RequestChannel, "send", noted)
+    async with FakeCluster(2) as cluster:
+        cluster.create_topic("t")
+        cluster.create_topic("u", partitions=2)
+        held = cluster.rule(ApiKey.PRODUCE, Action.HOLD, times=100, broker=1)
+        async with make(cluster, delivery_timeout_ms=120, request_timeout_ms=60) as producer:
+            for value in numbered(3):
+                with pytest.raises(DeliveryTimeoutError):
+                    await producer.send("t", value)
+                for _ in range(20):
+                    await producer.send("u", b"other", partition=1)
+            held.release.set()
+        assert set(cluster.partition("u", 1).values()) == {b"other"}
+        assert set(cluster.partition("t").values()) <= set(numbered(3))
+    assert {topic for topic, _, _ in written} == {"t", "u"}
+    topics: dict[int, str] = {}
+    for topic, buffers, copies in written:
+        assert [bytes(each) for each in buffers] == copies, "nothing has written into them since"
+        for each in buffers:
+            assert topics.setdefault(id(each), topic) == topic
 
 
 async def test_acks_0_asks_nobody() -> None:

@@ -27,6 +27,7 @@ from oncelog_broker.config import ListenerConfig
 from oncelog_protocol.acls import ALLOW, LITERAL, READ, TOPIC, WRITE, AclBinding
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.errors import error_for
+from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.acls import CreateAclsRequest
 from oncelog_protocol.messages.authentication import AuthenticateRequest, AuthenticateResponse
 from oncelog_protocol.messages.base import Request
@@ -123,9 +124,7 @@ class SecuredCluster(TlsCluster):
 
     def admin(self) -> Admin:
         """Return the admin client of the super user."""
-        certificate, key = self.papers.issue("admin")
-        security = Security(ca_file=self.papers.ca_file, certificate_file=certificate, key_file=key)
-        return Admin("{}:{}".format(*self.addresses["certified"]), security=security)
+        return admin_of(self.addresses, self.papers)
 
     async def allow(self, *entries: AclBinding) -> None:
         """Create ACLs."""
@@ -133,6 +132,13 @@ class SecuredCluster(TlsCluster):
         codes = [response.error_code, *(result.error_code for result in response.results)]
         for code in filter(None, codes):
             raise error_for(code)
+
+
+def admin_of(addresses: Mapping[str, tuple[str, int]], papers: Papers) -> Admin:
+    """Return the admin client of the super user, who has a certificate."""
+    certificate, key = papers.issue("admin")
+    security = Security(ca_file=papers.ca_file, certificate_file=certificate, key_file=key)
+    return Admin("{}:{}".format(*addresses["certified"]), security=security)
 
 
 def may(user: str, operation: str, topic: str) -> AclBinding:
@@ -183,13 +189,18 @@ class Target:
         assert await end_of(peer) == b""
 
     async def channel(
-        self, listener: str, *, name: str | None = None, own_broker_id: int = NO_BROKER
+        self,
+        listener: str,
+        *,
+        name: str | None = None,
+        own_broker_id: int = NO_BROKER,
+        meant: Identity = UNKNOWN,
     ) -> RequestChannel:
         """Return an open channel on which nobody has authenticated; it shows the certificate of
-        this name."""
+        this name, and means this broker."""
         host, port = self.addresses[listener]
         dialer = PLAIN if listener == "plain" else self.papers.dialer(name)
-        machine = ClientConnection("attacker", own_broker_id=own_broker_id)
+        machine = ClientConnection("attacker", meant=meant, own_broker_id=own_broker_id)
         return self._kept(await dialer.open(host, port, machine, connect_timeout_s=ANSWER_S))
 
     async def user(self, name: str = USER, password: str = PASSWORD) -> RequestChannel:
@@ -214,6 +225,10 @@ class Target:
         """Return the answer to one message of an exchange."""
         answer: AuthenticateResponse = await self.ask(channel, AuthenticateRequest(mechanism, data))
         return answer
+
+    def admin(self) -> Admin:
+        """Return the admin client of the super user: what is done to users in an attack."""
+        return admin_of(self.addresses, self.papers)
 
     async def is_closed(self, channel: RequestChannel) -> None:
         """Wait until the broker has closed a channel."""
