@@ -51,8 +51,11 @@ MESSAGES ?= 100000
 ROUNDS ?= 4
 ROUND_SECONDS ?= 60
 
+# `make fuzz-authenticate`: how many frames.
+FRAMES ?= 10000000
+
 .PHONY: help setup demo demo-pipeline test nightly unit quick integration check fmt lint types layers house house-report docs \
-	bench bench-compare bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
+	bench bench-compare bench-peers fuzz fuzz-authenticate coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
 	chaos chaos-spark security-check bench-loop bench-spark lanes
 
 help: ## this list
@@ -183,6 +186,9 @@ bench-compare: setup ## REF=main~1: our figures and those of another commit in t
 
 fuzz: setup ## hostile bytes against every decoder, for longer than in the tests
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/protocol tests/fuzz -k "fuzz or hostile"
+
+fuzz-authenticate: setup ## FRAMES=10000000: changed frames of AUTHENTICATE; nobody gets in by them; ends with one JSON line
+	@cd tests && PYTHONPATH=. ../$(BIN)/python -m fuzz.authenticate --frames $(FRAMES)
 
 coverage: setup ## what the tests of each room leave out
 	@$(BIN)/coverage run -m pytest -q -m "not integration" $(TEST)

@@ -158,4 +158,5 @@ def timings(tests: Iterable[Ran]) -> Iterator[str]:
             ratio = p99(found) / quiet[0]
             remark = "" if ratio <= 2 else ", more than twice"
             attack = name.partition("[")[2].rstrip("]")
-            yield f"canary, {attack}: p99 {p99(found):.1f} ms, {ratio:.1f} times quiet{remark}"
+            times = f"p99 of {len(found)} {p99(found):.1f} ms, {ratio:.1f} times quiet"
+            yield f"canary, {attack}: {times}{remark}"

@@ -90,7 +90,7 @@ def test_the_waits_of_a_bystander_are_compared() -> None:
     loud = Ran("m::test[1-silent]", True, {"laps_ms": ["[2.0, 5.0]"]})
     assert list(timings([loud, quiet])) == [
         "canary, quiet: p99 2.0 ms",
-        "canary, 1-silent: p99 5.0 ms, 2.5 times quiet, more than twice",
+        "canary, 1-silent: p99 of 2 5.0 ms, 2.5 times quiet, more than twice",
     ]
     assert list(timings([loud])) == []
 
