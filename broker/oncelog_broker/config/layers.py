@@ -104,7 +104,7 @@ class Layers:
             if len(parts) != 2:
                 raise NoSuchPartError("a part of a listener is its name and one of its settings")
             name, part = parts[0], parts[1].lower()
-            self._put_listener(name, part, _nothing(ListenerConfig, part, text), origin)
+            self._put_listener(name, part, _one(ListenerConfig, part, text), origin)
         elif is_map(key):
             self._put_entry(key, ".".join(parts), text, origin)
         else:
@@ -153,8 +153,8 @@ def is_map(key: str) -> bool:
     return field is not None and typing.get_origin(field.annotation) is dict
 
 
-def _is_list(key: str) -> bool:
-    field = BrokerConfig.model_fields.get(key)
+def _is_list(model: type[BrokerConfig] | type[ListenerConfig], key: str) -> bool:
+    field = model.model_fields.get(key)
     return field is not None and typing.get_origin(field.annotation) is list
 
 
@@ -162,9 +162,14 @@ def _whole(key: str, text: str) -> Any:
     """Parse the text of a whole setting: JSON for what has parts, or commas between texts."""
     if is_map(key) or key == "listeners":
         return _json(text)
-    if _is_list(key):
+    return _one(BrokerConfig, key, text)
+
+
+def _one(model: type[BrokerConfig] | type[ListenerConfig], key: str, text: str) -> Any:
+    """Parse the text of a setting without parts."""
+    if _is_list(model, key):
         return _json(text) if text.lstrip().startswith("[") else _split(text)
-    return _nothing(BrokerConfig, key, text)
+    return _nothing(model, key, text)
 
 
 def _json(text: str) -> Any:

@@ -98,6 +98,19 @@ def test_listeners_are_laid_over_each_other_by_name(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["SCRAM-SHA-256, PLAIN", '["SCRAM-SHA-256", "PLAIN"]'])
+def test_a_listeners_list_is_said_like_any_list(text: str) -> None:
+    environment = {
+        "ONCELOG_BROKER_ID": "1",
+        "ONCELOG_LOG_DIRS": "/data",
+        "ONCELOG_LISTENERS__EXTERNAL__SASL_MECHANISMS": text,
+        "ONCELOG_LISTENERS__EXTERNAL__TLS_CERTIFICATE_FILE": "broker.pem",
+        "ONCELOG_LISTENERS__EXTERNAL__TLS_KEY_FILE": "broker.key",
+    }
+    config = load_config(None, environment=environment)
+    assert config.listener("external").sasl_mechanisms == ["SCRAM-SHA-256", "PLAIN"]
+
+
 def test_a_whole_list_replaces_what_lay_below(tmp_path: Path) -> None:
     path = write(
         tmp_path, GOOD + "[listeners.internal]\nport = 1\n[topic_defaults]\nflush='commit'"
