@@ -23,8 +23,11 @@ _DURATION = re.compile(r"(?:(?P<m>\d+)m)?(?:(?P<s>\d+)s)?")
 
 KEYS = {
     "build",
+    "cap_add",
     "cap_drop",
     "depends_on",
+    "entrypoint",
+    "env_file",
     "environment",
     "healthcheck",
     "image",
@@ -36,6 +39,7 @@ KEYS = {
     "security_opt",
     "stop_grace_period",
     "tmpfs",
+    "user",
     "volumes",
 }
 """The keys of a service that whoever runs it here carries out, or can leave to an engine."""
@@ -65,12 +69,19 @@ class Service:
     """Volume or path, place in the container, read-only."""
     depends_on: Mapping[str, str]
     """Service to condition."""
+    may_lack: frozenset[str]
+    """Those of ``depends_on`` that are waited for only if a profile starts them."""
     healthcheck: HealthCheck | None
     """None: the image's own."""
     profiles: tuple[str, ...] = ()
     tmpfs: tuple[str, ...] = ()
     read_only: bool = False
     cap_drop: tuple[str, ...] = ()
+    cap_add: tuple[str, ...] = ()
+    entrypoint: tuple[str, ...] | None = None
+    """None: the image's own."""
+    user: str | None = None
+    """None: the image's own."""
     no_new_privileges: bool = False
     stop_grace_s: float = 10.0
     builds: bool = False
@@ -93,7 +104,11 @@ class Compose:
         order: list[Service] = []
         while len(order) < len(chosen):
             done = {service.name for service in order}
-            ready = [s for n, s in chosen.items() if n not in done and set(s.depends_on) <= done]
+            ready = [
+                s
+                for n, s in chosen.items()
+                if n not in done and set(s.depends_on) - (s.may_lack - chosen.keys()) <= done
+            ]
             assert ready, f"services wait for each other: {sorted(set(chosen) - done)}"
             order += ready
         return order
@@ -104,7 +119,8 @@ def load(path: Path, variables: Mapping[str, str] | None = None) -> Compose:
     raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     document = _substituted(raw, variables or {})
     services = {
-        name: _service(name, content) for name, content in document.get("services", {}).items()
+        name: _service(name, content, path.parent)
+        for name, content in document.get("services", {}).items()
     }
     return Compose(services, document, frozenset(document.get("volumes", {})))
 
@@ -136,7 +152,7 @@ def _substituted(value: Any, variables: Mapping[str, str]) -> Any:
     return _VARIABLE.sub(found, value)
 
 
-def _service(name: str, content: Mapping[str, Any]) -> Service:
+def _service(name: str, content: Mapping[str, Any], folder: Path) -> Service:
     unknown = set(content) - KEYS
     assert not unknown, f"{name}: keys that nothing here carries out: {sorted(unknown)}"
     security = content.get("security_opt", [])
@@ -147,15 +163,22 @@ def _service(name: str, content: Mapping[str, Any]) -> Service:
     return Service(
         name=name,
         image=content["image"],
-        environment=_environment(name, content.get("environment", {})),
+        environment={
+            **_of_files(folder, content.get("env_file", [])),
+            **_environment(name, content.get("environment", {})),
+        },
         ports=tuple(_port(text) for text in content.get("ports", [])),
         volumes=tuple(_volume(text) for text in content.get("volumes", [])),
         depends_on={other: how["condition"] for other, how in depends_on.items()},
+        may_lack=frozenset(o for o, how in depends_on.items() if not how.get("required", True)),
         healthcheck=_healthcheck(content.get("healthcheck")),
         profiles=tuple(content.get("profiles", [])),
         tmpfs=tuple(content.get("tmpfs", [])),
         read_only=content.get("read_only", False),
         cap_drop=tuple(content.get("cap_drop", [])),
+        cap_add=tuple(content.get("cap_add", [])),
+        entrypoint=tuple(content["entrypoint"]) if "entrypoint" in content else None,
+        user=content.get("user"),
         no_new_privileges=bool(security),
         stop_grace_s=seconds(content.get("stop_grace_period", "10s")),
         builds="build" in content,
@@ -166,6 +189,18 @@ def _environment(name: str, content: Mapping[str, Any]) -> Mapping[str, str]:
     wrong = {key: value for key, value in content.items() if not isinstance(value, str)}
     assert not wrong, f"{name}: quote what is not text, YAML has its own idea of it: {wrong}"
     return dict(content)
+
+
+def _of_files(folder: Path, names: list[str]) -> Mapping[str, str]:
+    """Return the variables of files: a line each, those behind a # are none."""
+    found: dict[str, str] = {}
+    for name in names:
+        for line in (folder / name).read_text(encoding="utf-8").splitlines():
+            if line and not line.startswith("#"):
+                key, equals, value = line.partition("=")
+                assert equals, f"{name}: no variable: {line!r}"
+                found[key] = value
+    return found
 
 
 def _port(text: str) -> tuple[str, int, int]:

@@ -35,6 +35,8 @@ class Limits:
 
     read_only: bool = False
     no_capabilities: bool = False
+    capabilities: tuple[str, ...] = ()
+    """Those that are left when it has none else."""
     no_new_privileges: bool = False
     tmpfs: tuple[str, ...] = ()
 
@@ -43,7 +45,11 @@ class Limits:
         """Return what the compose file says."""
         assert service.cap_drop in ((), ("ALL",))
         return cls(
-            service.read_only, bool(service.cap_drop), service.no_new_privileges, service.tmpfs
+            service.read_only,
+            bool(service.cap_drop),
+            tuple(each.lower() for each in service.cap_add),
+            service.no_new_privileges,
+            service.tmpfs,
         )
 
 
@@ -177,6 +183,7 @@ class Container:
         anonymous = dict.fromkeys(self.image.volumes, fresh / "anonymous")
         for place, volume in {**anonymous, **self.volumes}.items():
             self._fill(volume, place)
+            mounts.append(f"mkdir -p {root}{place}")
             mounts.append(f"mount --bind {volume} {root}{place}")
             if place in self.read_only_volumes:
                 mounts.append(f"mount -o remount,bind,ro {root}{place}")
@@ -191,7 +198,10 @@ class Container:
         if volume.exists():
             return
         volume.mkdir(parents=True)
-        status = (self.image.root / place.lstrip("/")).stat()
+        in_image = self.image.root / place.lstrip("/")
+        if not in_image.exists():
+            return  # root's
+        status = in_image.stat()
         os.chown(volume, status.st_uid, status.st_gid)
         volume.chmod(status.st_mode & 0o7777)
 
@@ -204,7 +214,8 @@ class Container:
         words = ["/usr/bin/setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
         words += DIES_WITH_US[1:]  # a change of user takes it away
         if self.limits.no_capabilities:
-            words += ["--bounding-set=-all", "--inh-caps=-all"]
+            kept = "".join(f",+{each}" for each in self.limits.capabilities)
+            words += [f"--bounding-set=-all{kept}", "--inh-caps=-all"]
         if self.limits.no_new_privileges:
             words.append("--no-new-privs")
         words += ["/usr/bin/env", "-i", "-C", self.image.working_directory]

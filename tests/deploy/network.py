@@ -41,10 +41,14 @@ def why_not() -> str | None:
 
 
 class Network:
-    """The network includes the host that it is on."""
+    """The network includes the host that it is on.
 
-    def __init__(self, directory: Path) -> None:
-        self.host = f"{PREFIX}{os.getpid()}-host"
+    :param label: it tells the networks of one test run apart.
+    """
+
+    def __init__(self, directory: Path, label: str = "") -> None:
+        self._prefix = f"{PREFIX}{os.getpid()}-{label}"
+        self.host = f"{self._prefix}host"
         self.hosts_file = directory / "hosts"
         self._addresses: dict[str, str] = {}
         self._running: dict[str, str] = {}
@@ -58,7 +62,7 @@ class Network:
 
     def namespace(self, name: str) -> str:
         """Return the network namespace of a container; make it first if need be."""
-        namespace = f"{PREFIX}{os.getpid()}-{name}"
+        namespace = f"{self._prefix}{name}"
         if name not in self._addresses:
             address = f"{SUBNET}.{len(self._addresses) + 2}"
             self._addresses[name] = address

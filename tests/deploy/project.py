@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from deploy.compose_file import Compose, Service, load
@@ -22,31 +24,55 @@ MEMORY_BYTES_MIN = 2 * 1024**3
 
 
 class Project:
-    """It runs the cluster of the compose file. ``up`` once, ``close`` always."""
+    """It runs the cluster of the compose file. ``up`` once, ``close`` always.
 
-    def __init__(self, repository: Path) -> None:
+    :param variables: what stands in the environment of ``docker compose``.
+    :param image: the image that the repository makes; None: it is built.
+    """
+
+    def __init__(
+        self,
+        repository: Path,
+        *profiles: str,
+        variables: Mapping[str, str] | None = None,
+        image: Image | None = None,
+    ) -> None:
         self.repository = repository
-        self.compose: Compose = load(repository / "docker-compose.yml")
+        self.profiles = profiles
+        self.compose: Compose = load(repository / "docker-compose.yml", variables)
         self.directory = _directory()
         self.network: Network | None = None
         self.containers: dict[str, Container] = {}
         try:
-            self.image = build(repository, self.directory / "image")
-            self.network = Network(self.directory)
+            self.image = image or build(repository, self.directory / "image")
+            label = "".join(f"{profile}-" for profile in profiles)
+            self.network = Network(self.directory, label)
         except BaseException:
             self.close()
             raise
 
     def up(self) -> None:
         """Start the services in their order, each when those that it waits for are healthy."""
-        for service in self.compose.started():
+        one_shots: set[str] = set()
+        for service in self.compose.started(*self.profiles):
             for other, condition in service.depends_on.items():
-                assert condition == "service_healthy"
-                self.containers[other].wait_healthy(START_S)
+                if other in service.may_lack and other not in self.containers:
+                    continue
+                if condition == "service_healthy":
+                    self.containers[other].wait_healthy(START_S)
+                elif other not in one_shots:
+                    assert condition == "service_completed_successfully"
+                    one_shots.add(other)
+                    assert self.containers[other].wait(START_S) == 0, self.containers[other].log
             self.containers[service.name] = container = self._container(service)
             container.start()
-        for container in self.containers.values():
-            container.wait_healthy(START_S)
+        for name in self.containers.keys() - one_shots:
+            self.containers[name].wait_healthy(START_S)
+
+    def run(self, name: str) -> Container:
+        """Make a container of a service that is not up (``docker compose run --rm``)."""
+        self.containers[name] = container = self._container(self.compose.services[name])
+        return container
 
     def start_prometheus(self, program: Path) -> Container:
         """Start the Prometheus of the monitoring profile, with a binary in place of its image."""
@@ -108,9 +134,12 @@ class Project:
             assert service.image.startswith("zookeeper:"), service.image
             image = zookeeper_image(self.directory / "zookeeper-image", service.environment)
             volumes[JAVA] = java_home()
+        image = image or self.image
+        if service.entrypoint is not None:
+            image = replace(image, entrypoint=list(service.entrypoint))
         return Container(
             service.name,
-            image or self.image,
+            image,
             self.network,
             self.directory / service.name,
             environment=service.environment,
@@ -119,6 +148,7 @@ class Project:
             limits=Limits.of(service),
             healthcheck=service.healthcheck,
             ports=service.ports,
+            user=service.user,
         )
 
 

@@ -21,6 +21,7 @@ from support.house import ROOT
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
 COMPOSE = load(ROOT / "docker-compose.yml")
+SECURED = load(ROOT / "docker-compose.yml", {"SECURITY": "secure"})
 IMAGE = parse(ROOT / "Dockerfile")[-1]
 SCHEMA = json.loads(Path(__file__).with_name("compose-spec.json").read_text(encoding="utf-8"))
 
@@ -48,8 +49,9 @@ def mistakes(document: Any) -> list[str]:
 # ---- the schema
 
 
-def test_the_file_is_valid() -> None:
-    assert not mistakes(COMPOSE.document)
+@pytest.mark.parametrize("compose", [COMPOSE, SECURED])
+def test_the_file_is_valid(compose: Compose) -> None:
+    assert not mistakes(compose.document)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +81,11 @@ def test_each_broker_has_settings_that_hold() -> None:
     for name, config in found.items():
         assert config.zookeeper_connect.startswith("zookeeper:2181")
         assert config.inter_broker_listener == "internal"
-        internal, external = config.listener("internal"), config.listener("external")
-        assert (internal.host, internal.advertised_host) == ("0.0.0.0", name)
+        internal, network = config.listener("internal"), config.listener("network")
+        external = config.listener("external")
+        for own in (internal, network):
+            assert (own.host, own.advertised_host) == ("0.0.0.0", name)
+        assert (internal.port, network.port) == (9091, 9092)
         assert (external.host, external.advertised_host) == ("0.0.0.0", "localhost")
         assert config.min_insync_replicas == 2
         assert config.default_replication_factor == 3
@@ -113,11 +118,55 @@ def test_addresses_for_elsewhere() -> None:
     assert service.environment[name] == "logs.example.net"
 
 
-def test_the_command_in_a_container_finds_the_cluster() -> None:
-    ports = {name: settings(COMPOSE.services[name]).listener("internal").port for name in BROKERS}
+def test_clients_do_not_use_the_listener_between_brokers() -> None:
+    ports = {name: settings(COMPOSE.services[name]).listener("network").port for name in BROKERS}
     expected = ",".join(f"{name}:{port}" for name, port in ports.items())
-    for name in BROKERS:
+    for name in (*BROKERS, "admin"):
         assert COMPOSE.services[name].environment["ONCELOG_BOOTSTRAP"] == expected
+
+
+# ---- the profile secure
+
+
+def test_a_secured_broker_speaks_tls_on_every_listener_and_asks_who_is_there() -> None:
+    for name in BROKERS:
+        config = settings(SECURED.services[name])
+        assert (config.authorizer, config.super_users) == ("acl", ["User:admin"])
+        assert [each.name for each in config.listeners] == ["internal", "external", "network"]
+        for listener in config.listeners:
+            between = listener.name == config.inter_broker_listener
+            assert (listener.tls_client_auth == "required") is between
+            assert bool(listener.sasl_mechanisms) is not between
+            for path in (listener.tls_certificate_file, listener.tls_key_file):
+                assert path is not None
+                assert path.startswith("/etc/oncelog/tls/broker.")
+        assert "certificates" in SECURED.services[name].depends_on
+
+
+def test_who_has_which_keys() -> None:
+    """Each broker and the admin have a volume of their own, and only one service the CA's key."""
+    having: dict[str, list[str]] = {}
+    for service in SECURED.services.values():
+        for source, _, read_only in service.volumes:
+            if source.startswith(("tls-", "authority")):
+                having.setdefault(source, []).append(service.name)
+                assert read_only is (service.name != "certificates")
+    assert having == {
+        "authority": ["certificates"],
+        "tls-1": ["broker-1", "certificates"],
+        "tls-2": ["broker-2", "certificates"],
+        "tls-3": ["broker-3", "certificates"],
+        "tls-admin": ["certificates", "admin"],
+    }
+
+
+def test_the_admin_has_a_password() -> None:
+    options = SECURED.services["admin"].environment["ONCELOG_OPTIONS"].split()
+    assert [option.partition("=")[0] for option in options] == [
+        "ca_file",
+        "username",
+        "password_file",
+    ]
 
 
 # ---- structure
@@ -126,8 +175,14 @@ def test_the_command_in_a_container_finds_the_cluster() -> None:
 def test_start_order_waits_for_health() -> None:
     assert COMPOSE.services["zookeeper"].healthcheck is not None
     for name in BROKERS:
-        assert COMPOSE.services[name].depends_on == {"zookeeper": "service_healthy"}
+        assert COMPOSE.services[name].depends_on == {
+            "zookeeper": "service_healthy",
+            "certificates": "service_completed_successfully",
+        }
+        assert COMPOSE.services[name].may_lack == {"certificates"}
     assert [service.name for service in COMPOSE.started()] == ["zookeeper", *BROKERS]
+    secured = [service.name for service in SECURED.started("secure")]
+    assert secured == ["zookeeper", "certificates", *BROKERS]
     monitored = [service.name for service in COMPOSE.started("monitoring")]
     assert monitored[4:] == ["prometheus", "grafana"]
 
@@ -136,14 +191,16 @@ def test_data_is_on_named_volumes() -> None:
     (data,) = IMAGE.last("VOLUME").words()
     used = []
     for service in COMPOSE.services.values():
-        for source, target, _ in service.volumes:
+        for source, _, _ in service.volumes:
             if source.startswith("."):
                 assert (ROOT / source).is_dir(), f"{service.name}: {source} is not there"
             else:
                 used.append(source)
-            if service.name in BROKERS:
-                assert target == data
-    assert sorted(used) == sorted(COMPOSE.volumes), "each is used once, and declared"
+        if service.name in BROKERS:
+            assert service.volumes[0][1] == data
+    assert set(used) == COMPOSE.volumes, "each is used, and declared"
+    own = [source for source in used if not source.startswith("tls-")]
+    assert len(own) == len(set(own)), "of those with data each is used once"
 
 
 def test_brokers_have_no_more_rights_than_they_need() -> None:
@@ -154,6 +211,13 @@ def test_brokers_have_no_more_rights_than_they_need() -> None:
         assert service.cap_drop == ("ALL",)
         assert service.tmpfs == ("/tmp",)
         assert service.stop_grace_s >= 30, "a clean stop moves leadership and syncs"
+    for name in ("certificates", "admin"):
+        service = COMPOSE.services[name]
+        assert service.read_only
+        assert service.no_new_privileges
+        assert service.cap_drop == ("ALL",)
+    assert COMPOSE.services["certificates"].cap_add == ("CHOWN",), "it gives files away"
+    assert COMPOSE.services["admin"].cap_add == ()
 
 
 def test_images_are_pinned() -> None:

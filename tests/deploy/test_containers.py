@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,7 +126,7 @@ def differs(container: Container, words: list[str], shown: list[str]) -> str:
 
 
 @pytest.mark.usefixtures("prometheus")
-def test_both_listeners_from_two_namespaces(project: Project) -> None:
+def test_both_listeners_for_clients_from_two_namespaces(project: Project) -> None:
     first = inside(project, "both", "in-1,in-2", 2)
     second = outside(project, "both", "out-1,out-2", 4)
     third = inside(project, "both", "-", 4)
@@ -133,7 +134,8 @@ def test_both_listeners_from_two_namespaces(project: Project) -> None:
     assert second["read"] == third["read"] == ["in-1", "in-2", "out-1", "out-2"]
     assert first["listeners"] == {
         str(number): {
-            "internal": [f"broker-{number}", 9092],
+            "internal": [f"broker-{number}", 9091],
+            "network": [f"broker-{number}", 9092],
             "external": ["localhost", number * 10_000 + 9092],
         }
         for number in (1, 2, 3)
@@ -215,6 +217,7 @@ def test_a_user_that_the_platform_chose(project: Project) -> None:
         **broker.environment,
         "ONCELOG_BROKER_ID": "4",
         "ONCELOG_LISTENERS__INTERNAL__ADVERTISED_HOST": "chosen",
+        "ONCELOG_LISTENERS__NETWORK__ADVERTISED_HOST": "chosen",
     }
     broker.start()
     broker.wait_healthy(60)
@@ -248,3 +251,88 @@ def test_the_cluster_stops_cleanly(project: Project) -> None:
     codes = {broker.name: broker.wait(deadline - time.monotonic()) for broker in brokers}
     assert codes == dict.fromkeys(BROKERS, 0), project.logs()
     assert not any("Traceback" in broker.log for broker in brokers), project.logs()
+
+
+# ---- the profile secure: it comes last, when the brokers above have stopped
+
+
+@pytest.fixture(scope="module")
+def secured(project: Project) -> Iterator[Project]:
+    """Another cluster of the same image is up and healthy, with the profile secure."""
+    running = Project(ROOT, "secure", variables={"SECURITY": "secure"}, image=project.image)
+    try:
+        running.up()
+        yield running
+    finally:
+        running.close()
+
+
+def as_admin(project: Project, *words: str) -> str:
+    """Do ``docker compose run --rm admin`` and some words; return what is shown."""
+    container = project.run("admin")
+    shutil.rmtree(container.directory, ignore_errors=True)
+    container.start(words)
+    code = container.wait(60)
+    assert code == 0, f"{words}: {container.log}\n{project.logs()}"
+    return container.log
+
+
+def test_the_admin_may_do_everything(secured: Project) -> None:
+    as_admin(secured, "topics", "create", "orders", "--partitions", "3")
+    assert "orders" in as_admin(secured, "topics", "list")
+    assert "User:admin" in as_admin(secured, "whoami")
+    as_admin(secured, "cluster", "health")
+
+
+def test_who_does_not_say_who_he_is_is_refused(secured: Project) -> None:
+    broker = secured.containers["broker-1"]
+    words = ["oncelog", "topics", "list", "--bootstrap"]
+    trusting = ["-X", "ca_file=/etc/oncelog/tls/ca.pem"]
+    done = broker.execute([*words, INSIDE, *trusting])
+    assert done.code == 1
+    assert "the brokers want to know who asks" in done.errors
+    done = broker.execute([*words, INSIDE.replace("9092", "9091"), *trusting])
+    assert done.code == 1
+    assert "wants a certificate of this side" in done.errors
+    assert broker.execute([*words, INSIDE]).code == 1, "nobody is served in the open"
+
+
+def test_a_client_on_this_machine_has_a_user(secured: Project) -> None:
+    folder = secured.directory / "volumes" / "tls-admin"
+    options = {
+        "ca_file": folder / "ca.pem",
+        "username": "admin",
+        "password_file": folder / "admin.password",
+    }
+    words = [part for name, value in options.items() for part in ("-X", f"{name}={value}")]
+    command = ["-m", "oncelog_cli", "topics", "list", "--bootstrap", OUTSIDE]
+    assert "orders" in succeeded(on_host(secured, sys.executable, *command, *words))
+
+
+def test_who_has_which_keys(secured: Project) -> None:
+    volumes = secured.directory / "volumes"
+    for number in (1, 2, 3):
+        own = {path.name: path.stat() for path in (volumes / f"tls-{number}").iterdir()}
+        assert own.keys() == {"broker.pem", "broker.key", "ca.pem"}
+        assert own["broker.key"].st_mode & 0o777 == 0o600
+        assert own["broker.key"].st_uid == 10001
+    assert {p.name for p in (volumes / "tls-admin").iterdir()} == {"ca.pem", "admin.password"}
+    denied = secured.containers["broker-1"].execute(["touch", "/etc/oncelog/tls/new"])
+    assert "Read-only file system" in denied.errors
+
+
+def test_certificates_are_renewed_beside_running_brokers(secured: Project) -> None:
+    place = secured.directory / "volumes" / "tls-2" / "broker.pem"
+    before = place.read_bytes()
+    again = secured.run("certificates")
+    again.start(["renew"])
+    assert again.wait(60) == 0, again.log
+    assert place.read_bytes() != before
+    assert "orders" in as_admin(secured, "topics", "list")
+
+
+def test_the_profile_alone_secures_nothing_and_says_so(project: Project) -> None:
+    lonely = project.run("certificates")
+    lonely.start()
+    assert lonely.wait(60) == 1
+    assert "needs SECURITY=secure as well" in lonely.log
