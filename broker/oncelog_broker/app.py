@@ -56,6 +56,8 @@ from oncelog_broker.server.mutation_quota import MutationQuota
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.quotas import BytePool
 from oncelog_broker.server.request_dispatcher import RequestDispatcher
+from oncelog_broker.server.safeguards import SAFE as SAFE_SECURITY
+from oncelog_broker.server.safeguards import SecuritySafeguards
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
 from oncelog_broker.server.users import SECRET_BYTES, Users
@@ -121,6 +123,7 @@ class Broker:
         safeguards: Safeguards = SAFE,
         controller_safeguards: ControllerSafeguards = SAFE_CONTROLLER,
         coordinator_safeguards: CoordinatorSafeguards = SAFE_COORDINATORS,
+        security_safeguards: SecuritySafeguards = SAFE_SECURITY,
     ) -> None:
         self.config = config
         self.live = LiveConfig(config)  # the settings in force
@@ -133,11 +136,12 @@ class Broker:
         self.phase = BrokerPhase.NEW  # how far it has come
         self.files = files
         self._safeguards = safeguards
+        self._security_safeguards = security_safeguards
         loop = asyncio.get_running_loop()
         self.clock = safeguards.log.clock(clock, loop.time, self._clock_leapt)
         self._entropy = entropy
         self._store = metadata_store
-        self.acls = AclAuthorizer(config.super_users)
+        self.acls = AclAuthorizer(config.super_users, security_safeguards)
         decides = self.acls if config.authorizer == "acl" else AllowAllAuthorizer()
         self.authorizer: Authorizer = decides if authorizer is None else authorizer
         self.tasks = Tasks(f"broker-{config.broker_id}", self._task_failed)
@@ -180,7 +184,8 @@ class Broker:
         )
 
     def _make_users(self) -> Users:
-        users = Users(self._entropy.fork("users").token(SECRET_BYTES))
+        secret = self._entropy.fork("users").token(SECRET_BYTES)
+        users = Users(secret, self._security_safeguards)
         users.on_change(self._users_changed)
         return users
 
@@ -377,6 +382,7 @@ class Broker:
                 security=listener_security(self.config, wanted.name, self._wall_clock),
                 wall_clock=self._wall_clock,
                 safeguards=self._safeguards,
+                security_safeguards=self._security_safeguards,
             )
             try:
                 await listener.bind(wanted.host, wanted.port)
@@ -429,7 +435,8 @@ class Broker:
         controller = self.image.controller_id
         return any(channel.broker_id == controller for channel in listener.connections)
 
-    def _refuse_clients(self, refused: bool) -> None:
+    def _refuse_clients(self, stale: bool) -> None:
+        refused = self._security_safeguards.refuses_clients(stale)
         self.dispatcher.suspend_clients(refused)
         self.acls.suspend(refused)
 
@@ -488,6 +495,7 @@ class Broker:
                 self.quotas, self.image, lambda: self.live.current.num_partitions
             ),
             authenticate=self.make_authenticate_handler(),
+            safeguards=self._security_safeguards,
         )
 
     def make_authenticate_handler(self) -> AuthenticateHandler:
@@ -502,7 +510,7 @@ class Broker:
 
     def _users_changed(self, names: frozenset[str]) -> None:
         for listener in self.listeners.values():
-            listener.close_users(names)
+            listener.close_users(self._security_safeguards.ends(names))
 
     def _sasl(self, listener: str) -> SaslPorts | None:
         mechanisms = self.listeners[listener].security.sasl

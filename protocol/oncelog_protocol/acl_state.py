@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from oncelog_protocol.acls import (
     ALL,
@@ -104,7 +104,7 @@ class AclState:
     """It tells whether any entry is of certain hosts only."""
 
     @classmethod
-    def made_of(cls, version: int, entries: Iterable[AclBinding]) -> AclState:
+    def made_of(cls, version: int, entries: Iterable[AclBinding]) -> Self:
         """Return the state that has these entries, which are checked ones."""
         patterns: dict[AclPattern, list[AclBinding]] = {}
         for entry in entries:
@@ -120,7 +120,7 @@ class AclState:
         """Return the entries of one pattern."""
         return self.patterns.get(pattern, ())
 
-    def changed(self, version: int, changes: Mapping[AclPattern, Sequence[AclBinding]]) -> AclState:
+    def changed(self, version: int, changes: Mapping[AclPattern, Sequence[AclBinding]]) -> Self:
         """Return the state of another version, in which these patterns have these entries, all of
         them; none ends a pattern."""
         before = {pattern: self.of(pattern) for pattern in changes}
@@ -128,14 +128,15 @@ class AclState:
         merged = {**self.patterns, **after}
         patterns = {pattern: entries for pattern, entries in merged.items() if entries}
         hosts = any(entry.host != WILDCARD for entries in patterns.values() for entry in entries)
-        return AclState(version, patterns, _changed_rights(self.rights, before, after), hosts)
+        rights = _changed_rights(self.rights, before, after)
+        return type(self)(version, patterns, rights, hosts)
 
     def decide(
         self, principal: str, host: str, operation: str, resource_type: str, name: str
     ) -> AclDecision:
         """Return whether a principal may do something to a resource from a host, which is the
         address of a peer: a DENY of the operation or of ALL wins, then an ALLOW of the operation,
-        of ALL, or of one that implies it."""
+        of ALL, or of one that implies it [S25]."""
         address = peer_address(host) if self.names_hosts else None
         enough = (operation, ALL, *IMPLIED_BY.get(operation, ()))
         allows: AclBinding | None = None

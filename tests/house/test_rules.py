@@ -11,7 +11,7 @@ import pytest
 
 from simulation.ablations import SWITCHES
 from support.house import ROOT, generator, tree
-from unsafe import controller, coordinators, log, replication
+from unsafe import controller, coordinators, log, replication, security
 
 RULES = generator("house_measures/rules")
 DOCS = generator("rules_docs")
@@ -64,6 +64,7 @@ def test_every_switch_is_of_one_rule() -> None:
         *(f"log.{name}" for name in [*log.UNSAFE, *log.UNSAFE_FILES]),
         *(f"controller.{name}" for name in controller.UNSAFE),
         *(f"coordinator.{name}" for name in coordinators.UNSAFE),
+        *(f"security.{name}" for name in security.UNSAFE),
     }
     assert {*SWITCHES, *rooms} - set(times) == set()
 

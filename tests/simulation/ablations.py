@@ -17,7 +17,7 @@ from simulation import hasty_assignor
 from simulation.campaign import Options, Result, run_seed
 from simulation.knobs import Knobs
 from simulation.shrink import promise_of
-from unsafe import controller, coordinators, log
+from unsafe import controller, coordinators, log, security
 from unsafe.replication import without
 
 SAFETY_S = 30.0
@@ -69,6 +69,20 @@ TXNS = {
     "transaction_timeout_ms": 5000,
     "transaction_state_log_num_partitions": 1,
 }
+SECURED = {
+    "secured": True,
+    "clients": 1,
+    "groups": 0,
+    "tellers": 0,
+    "copiers": 0,
+    "owners": 0,
+    "compacted": 0,
+    "security_stale_max_ms": 1000,
+    "request_timeout_ms": 1000,
+    "zookeeper_session_timeout_ms": 600,
+}
+"""Subjects write and read, and few others."""
+
 TXN_COORDINATORS = ("kill_txn_coordinator", "move_txn_coordinator", "isolate_from_followers")
 
 SWITCHES: dict[str, Ablation] = {
@@ -179,6 +193,15 @@ SWITCHES: dict[str, Ablation] = {
     "client.positions_know_topics": Ablation(
         ("topic_made_again",), without={"positions_know_topics": False}
     ),
+    "security.bind_broker_id": Ablation(
+        ("borrowed_identity", "kill_one"), SECURED | {"replica_lag_time_max_ms": 3000}
+    ),
+    "security.recheck_parked": Ablation(("revoke",), SECURED | {"request_timeout_ms": 3000}),
+    "security.close_revoked": Ablation(("delete_user", "change_password"), SECURED),
+    "security.stop_when_stale": Ablation(("isolate_from_security",), SECURED),
+    "security.newer_version_only": Ablation(
+        ("late_security_order",), SECURED | {"security_stale_max_ms": 3000}
+    ),
     "truncate_on_divergence": Ablation(CRASHES),
     "ignore_diverging_fetches": Ablation(CRASHES),
 }
@@ -205,6 +228,9 @@ def arguments(name: str) -> dict[str, Any]:
     if name.startswith("controller."):
         rule = name.removeprefix("controller.")
         return {"controller_safeguards": controller.without(rule)}
+    if name.startswith("security."):
+        rule = name.removeprefix("security.")
+        return {"security_safeguards": security.without(rule)}
     turned = {"safeguards": without(name)}
     if name == "check_identity":  # each end checks
         turned["controller_safeguards"] = controller.without("check_identity")

@@ -28,7 +28,7 @@ async def revoke(self: Nemesis) -> None:
     if workload is None or chosen is None:
         return
     await workload.change_right(*chosen, granted=False, by_deny=self.chance.random() < 0.3)
-    await self._wait(0.5, 5.0)
+    await self._wait(0.5, 7.0)
     await workload.change_right(*chosen, granted=True)
 
 

@@ -69,7 +69,8 @@ LOOK_S = 0.03
 SLACK_S = 0.5
 """Clients look this often whether an answer is overdue, and hand over what they were given."""
 
-FETCH_WAITS_MS = (200, 900, 2500)
+FETCH_WAITS_MS = (200, 2500, 2500)
+"""Mostly a fetch waits for longer than a change takes, and for more than there will be."""
 CRASH_EVERY_S = 10.0
 REFUSALS = (
     AuthenticationFailedError,
@@ -509,7 +510,7 @@ class Subject:
             consumer = Consumer(
                 bootstrap_servers=cluster.bootstrap,
                 auto_offset_reset=entropy.choice(["earliest", "latest"]),
-                fetch_min_bytes=entropy.choice([1, 3000, 100_000]),
+                fetch_min_bytes=entropy.choice([1, 100_000, 100_000]),
                 fetch_max_wait_ms=entropy.choice(FETCH_WAITS_MS),
                 **self._options("consumer", part, entropy),
             )

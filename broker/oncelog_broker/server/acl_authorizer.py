@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from oncelog_broker.server.request import RequestContext
+from oncelog_broker.server.safeguards import SAFE, SecuritySafeguards
 from oncelog_protocol.acl_state import AclDecision, AclState
 from oncelog_protocol.acls import CLUSTER, CLUSTER_ACTION, AclBinding, AclPattern
 from oncelog_protocol.errors import BrokerNotAvailableError
@@ -36,8 +37,11 @@ BROKER = AclDecision(True, None, "brokers may do this to each other")
 class AclAuthorizer:
     """It decides by ACLs."""
 
-    def __init__(self, super_users: Collection[str] = ()) -> None:
+    def __init__(
+        self, super_users: Collection[str] = (), safeguards: SecuritySafeguards = SAFE
+    ) -> None:
         """Make an authorizer without a state; ``super_users`` are principals, ``User:name``."""
+        self._safeguards = safeguards
         self._super_users = frozenset(super_users)
         self._state: AclState | None = None
         self._kept: dict[tuple[str, str, str, str, str | None], AclDecision] = {}
@@ -71,7 +75,7 @@ class AclAuthorizer:
 
         Return whether they are newer than the present ones; if not, nothing has changed.
         """
-        if state.version <= self.version:
+        if self._safeguards.leaves_out(state.version <= self.version):
             return False
         self._state = state
         self._names_hosts = state.names_hosts
@@ -90,7 +94,7 @@ class AclAuthorizer:
         ACLs are to be asked for.
         """
         state = self._state
-        if version <= self.version:
+        if self._safeguards.leaves_out(version <= self.version):
             return True
         if state is None or base != state.version:
             return False

@@ -50,6 +50,7 @@ from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.mutation_quota import MutationQuota
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.request_dispatcher import RequestDispatcher
+from oncelog_broker.server.safeguards import SAFE, SecuritySafeguards
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
 from oncelog_broker.server.users import Users
@@ -85,6 +86,7 @@ def install_handlers(
     mutations: MutationQuota | None = None,
     identity: Identity = UNKNOWN,
     authorizer_name: str = "none",
+    safeguards: SecuritySafeguards = SAFE,
 ) -> None:
     """Give ``.dispatcher`` a handler for every API of the registry. ``acls`` and ``users`` are told
     what the controller says of them, whether they decide here or not. Askers are told
@@ -95,7 +97,7 @@ def install_handlers(
         {
             ApiKey.API_VERSIONS: ApiVersionsHandler(identity, authorizer_name),
             ApiKey.PRODUCE: ProduceHandler(replicas, authorizer, transactions.verifier, quotas),
-            ApiKey.FETCH: _fetch_handler(replicas, authorizer, acls, quotas),
+            ApiKey.FETCH: _fetch_handler(replicas, authorizer, acls, quotas, safeguards),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, authorizer),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas, authorizer),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas, authorizer),
@@ -141,9 +143,13 @@ def _install_security_handlers(
 
 
 def _fetch_handler(
-    replicas: ReplicaManager, authorizer: Authorizer, acls: AclAuthorizer, quotas: Quotas
+    replicas: ReplicaManager,
+    authorizer: Authorizer,
+    acls: AclAuthorizer,
+    quotas: Quotas,
+    safeguards: SecuritySafeguards,
 ) -> FetchHandler:
-    handler = FetchHandler(replicas, authorizer, quotas)
+    handler = FetchHandler(replicas, authorizer, quotas, safeguards)
     acls.on_change(handler.look_again)
     return handler
 

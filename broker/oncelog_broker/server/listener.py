@@ -20,6 +20,8 @@ from oncelog_broker.server.connection import Dispatcher, ServerChannel
 from oncelog_broker.server.listener_security import OPEN, ListenerSecurity
 from oncelog_broker.server.newcomers import Newcomers, between_brokers, is_loopback
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
+from oncelog_broker.server.safeguards import SAFE as SAFE_SECURITY
+from oncelog_broker.server.safeguards import SecuritySafeguards
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.structured_logging import get_logger
@@ -73,6 +75,7 @@ class Listener:
         security: ListenerSecurity = OPEN,
         wall_clock: WallClock | None = None,
         safeguards: Safeguards = SAFE,
+        security_safeguards: SecuritySafeguards = SAFE_SECURITY,
     ) -> None:
         """``internal``: it is the listener between brokers. A ``wall_clock`` is needed with
         TLS."""
@@ -84,6 +87,7 @@ class Listener:
         self.names_askers = safeguards.checks_askers(internal)
         """Whether version 0 of ApiVersions is refused, which names nobody."""
         self._asker = safeguards.asker
+        self._believes = security_safeguards.believes
         self.security = security
         self._wall_clock = wall_clock
         self.identity = UNKNOWN
@@ -166,7 +170,10 @@ class Listener:
     def asker(self, channel: ServerChannel, own_broker_id: int) -> int | None:
         """Return the broker that a peer of the listener between brokers is; None is a client."""
         broker_id = self._asker(own_broker_id)
-        if broker_id is None or self.security.is_broker(broker_id, channel.state.known.principal):
+        if broker_id is None:
+            return None
+        proven = self.security.is_broker(broker_id, channel.state.known.principal)
+        if self._believes(proven):
             return broker_id
         self.counters.misled += 1
         reason = f"{channel.state.known.principal} says that it is broker {broker_id}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from oncelog_broker.server.safeguards import SAFE, SecuritySafeguards
 from oncelog_protocol.sasl.credential import Mechanism, ScramCredential
 from oncelog_protocol.sasl.user import ScramUser
 from oncelog_runtime.structured_logging import get_logger
@@ -26,10 +27,11 @@ or enabled. Users who are new are not among them."""
 class Users:
     """It knows users and what is kept of their passwords."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, safeguards: SecuritySafeguards = SAFE) -> None:
         """Make it without users; ``secret`` are bytes that nobody can guess, in use until the
         cluster's secret is known."""
         self._secret = secret
+        self._safeguards = safeguards
         self._version = UNKNOWN_VERSION
         self._users: dict[str, ScramUser] = {}
         self._followers: list[UsersChanged] = []
@@ -65,7 +67,7 @@ class Users:
 
         Return whether they are newer than the present ones; if not, nothing has changed.
         """
-        if version <= self._version:
+        if self._safeguards.leaves_out(version <= self._version):
             return False
         self._secret = secret or self._secret
         self._swap(version, {user.name: user for user in users})
@@ -79,7 +81,7 @@ class Users:
         Return whether that could be done, or was not needed since ``version`` is not newer; if not,
         all users are to be asked for.
         """
-        if version <= self._version:
+        if self._safeguards.leaves_out(version <= self._version):
             return True
         if self._version == UNKNOWN_VERSION or base > self._version:
             return False

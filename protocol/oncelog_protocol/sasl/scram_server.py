@@ -86,7 +86,7 @@ class ScramServer:
         self._is_over = True
         first, answer, credential, is_user = challenge
         final = read_client_final(data)
-        if not hmac.compare_digest(final.nonce.encode(), (first.nonce + self._nonce).encode()):
+        if not self._is_own(final.nonce, first.nonce):
             raise SaslSyntaxError("the nonce is not that of this exchange")
         if not hmac.compare_digest(final.header, first.header.encode()):
             raise SaslSyntaxError("c= is not the header of the first message")
@@ -97,3 +97,6 @@ class ScramServer:
             reason = "wrong password" if is_user else "no such user"
             return Failed(f"{reason}: {first.name} by {self._mechanism}")
         return Done(first.name, server_final(signature))
+
+    def _is_own(self, nonce: str, client_nonce: str) -> bool:
+        return hmac.compare_digest(nonce.encode(), (client_nonce + self._nonce).encode())

@@ -40,6 +40,7 @@ from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.registry import REQUESTS
 from support.matrix import CODES, MatrixRow, Need, codes_of, is_allowed, is_refused, of_api, outcome
 from support.matrix_world import is_of_the_test, is_open, world
+from unsafe.acls import AllowWins, DenyImplies
 
 ALICE = "User:alice"
 HOST = "10.0.0.7"
@@ -295,3 +296,31 @@ def test_the_cases_of_a_need_tell_all_conditions_apart() -> None:
     for condition in ("both", "prefix", "*", "implied", "other host"):
         assert {expected for each, expected in decided if each == condition} == {ALLOWED, DENIED}
     assert entry("READ TOPIC orders").resource_type == TOPIC
+
+
+# ---- the cases are worth something: ACLs that lack a rule fail them
+
+
+def failed(kind: type[AclState]) -> set[str]:
+    """Return the conditions under which such ACLs decide otherwise than a case says."""
+    found = set()
+    for asked in ("DESCRIBE TOPIC orders", "READ TOPIC orders", "DESCRIBE GROUP readers"):
+        operation, resource_type, name = asked.split()
+        for case in cases(asked):
+            state = kind.made_of(1, case.acls)
+            decision = state.decide(ALICE, HOST, operation, resource_type, name)
+            if decision.allowed != (case.expected == ALLOWED):
+                found.add(case.condition)
+    return found
+
+
+def test_acls_keep_the_cases() -> None:
+    assert failed(AclState) == set()
+
+
+def test_an_allow_that_wins_over_a_deny_is_caught() -> None:
+    assert "both" in failed(AllowWins)
+
+
+def test_a_deny_that_implies_others_is_caught() -> None:
+    assert failed(DenyImplies) == {"implied"}

@@ -35,6 +35,7 @@ from support.sasl import (
     look_up,
     sent,
 )
+from unsafe.scram import AnyServer, PartOfNonce
 
 BOTH = pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
 
@@ -90,6 +91,12 @@ def test_the_nonce_must_be_the_whole_one() -> None:
         server = new_server()
         answer = sent(server.step(FIRST))
         assert "nonce" in cause(server.step(final_by_hand(FIRST, answer, b"n,,", nonce=nonce)))
+
+
+def test_the_nonce_is_caught_when_a_part_of_it_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ScramServer", PartOfNonce)
+    with pytest.raises(AssertionError):
+        test_the_nonce_must_be_the_whole_one()
 
 
 @pytest.mark.hostile(20)
@@ -292,6 +299,14 @@ def test_a_server_without_the_credential_is_not_believed(data: bytes) -> None:
     client.step(b"r=" + NONCES + b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
     assert isinstance(client.step(data), Failed)
     assert isinstance(client.step(data), Failed)
+
+
+def test_a_rogue_server_is_caught_when_its_signature_is_not_verified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(globals(), "ScramClient", AnyServer)
+    with pytest.raises(AssertionError):
+        test_a_server_without_the_credential_is_not_believed(b"v=AAAA")
 
 
 def test_a_client_that_connects_again_derives_nothing(derivations: Derivations) -> None:

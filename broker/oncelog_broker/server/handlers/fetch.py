@@ -32,6 +32,7 @@ from oncelog_broker.server.authorizer import (
 from oncelog_broker.server.client_quotas import NO_QUOTAS, Quotas
 from oncelog_broker.server.request import Buffer, ConnectionState, RequestContext, Respond
 from oncelog_broker.server.request_prices import price_of_bytes
+from oncelog_broker.server.safeguards import SAFE, SecuritySafeguards
 from oncelog_protocol.errors import (
     ApiError,
     ClusterAuthorizationFailedError,
@@ -79,11 +80,16 @@ class FetchHandler:
     """It serves Fetch."""
 
     def __init__(
-        self, replicas: ReplicaManager, authorizer: Authorizer, quotas: Quotas = NO_QUOTAS
+        self,
+        replicas: ReplicaManager,
+        authorizer: Authorizer,
+        quotas: Quotas = NO_QUOTAS,
+        safeguards: SecuritySafeguards = SAFE,
     ) -> None:
         self._replicas = replicas
         self._authorizer = authorizer
         self._quotas = quotas
+        self._safeguards = safeguards
         self._slots: dict[_ConsumerSlot, None] = {}
 
     def look_again(self) -> None:
@@ -151,10 +157,13 @@ class FetchHandler:
             room = partial(self._room, context)
         if left is not None or self._quotas.left(context, REQUEST_RATE) is not None:
             respond = partial(self._answer, context, respond)
+        may_read = self._safeguards.asked_again(
+            partial(self._authorizer.authorize, context, READ, TOPIC)
+        )
         fetch = ConsumerFetch.start(
             request,
             respond,
-            lookup=lambda topic_partition: self._readable(context, topic_partition),
+            lookup=lambda topic_partition: self._readable(may_read, topic_partition),
             deadlines=self._replicas.deadlines,
             now=self._replicas.now(),
             room=room,
@@ -166,16 +175,7 @@ class FetchHandler:
             slot = _ConsumerSlot(self._slots)
             self._slots[slot] = None
             context.connection.keep_session(slot)
-        slot.add(fetch, lambda: self._may_read(context, request))
-
-    def _may_read(self, context: RequestContext, request: FetchRequest) -> bool:
-        try:
-            return all(
-                self._authorizer.authorize(context, READ, TOPIC, topic.topic)
-                for topic in request.topics
-            )
-        except ApiError:
-            return False
+        slot.add(fetch, lambda: _may_read_all(may_read, request))
 
     def _check_not_stopped(self, context: RequestContext) -> None:
         if self._quotas.is_stopped(context, CONSUMER_BYTE_RATE):
@@ -201,7 +201,16 @@ class FetchHandler:
         self._quotas.charge(context, REQUEST_RATE, price_of_bytes(size))
         respond(message, payload)
 
-    def _readable(self, context: RequestContext, topic_partition: TopicPartition) -> Partition:
-        if not self._authorizer.authorize(context, READ, TOPIC, topic_partition.topic):
+    def _readable(
+        self, may_read: Callable[[str], bool], topic_partition: TopicPartition
+    ) -> Partition:
+        if not may_read(topic_partition.topic):
             raise TopicAuthorizationFailedError(f"may not read {topic_partition.topic}")
         return self._replicas.partition(topic_partition)
+
+
+def _may_read_all(may_read: Callable[[str], bool], request: FetchRequest) -> bool:
+    try:
+        return all(may_read(topic.topic) for topic in request.topics)
+    except ApiError:
+        return False

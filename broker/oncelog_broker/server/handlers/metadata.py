@@ -85,6 +85,7 @@ class MetadataHandler:
         return found
 
     def _may_see(self, context: RequestContext, topic: str) -> bool:
+        """Return whether a topic is told of; to all others it is not there [S26]."""
         return self._authorizer.authorize(context, DESCRIBE, TOPIC, topic)
 
     def _topic(self, context: RequestContext, name: str, create: bool) -> MetadataTopic:

@@ -19,6 +19,7 @@ from oncelog_protocol.messages.metadata import (
 )
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition, UpdateMetadataRequest
 from support.server import DenyAll, Only, answer, make_context
+from unsafe.acls import UnauthorizedTold
 
 
 class Creation:
@@ -137,3 +138,15 @@ def test_what_was_rendered_is_rendered_again_after_a_change() -> None:
     assert answer(handler, MetadataRequest(["b"])).topics[0] is first
     image.note_controller(1, 7, [])
     assert answer(handler, MetadataRequest(["b"])).topics[0].partitions[0].leader == -1
+
+
+@pytest.mark.parametrize(("kind", "hides"), [(MetadataHandler, True), (UnauthorizedTold, False)])
+def test_a_hidden_topic_is_seen_if_the_unauthorized_are_told(
+    kind: type[MetadataHandler], hides: bool
+) -> None:
+    handler = kind(image_of_two_brokers(), DenyAll(), None)
+    answers = []
+    for topic in ("a", "z"):
+        response = answer(handler, MetadataRequest([topic], False), make_context(listener="out"))
+        answers.append(repr(response).replace(repr(topic), "..."))
+    assert (answers[0] == answers[1]) == hides
