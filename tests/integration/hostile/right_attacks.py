@@ -7,9 +7,11 @@ from integration.hostile.target import Target
 from oncelog_protocol.acls import (
     ALL,
     ALLOW,
+    DENY,
     LITERAL,
     PREFIXED,
     TOPIC,
+    WRITE,
     AclBinding,
     AclBindingFilter,
 )
@@ -21,6 +23,7 @@ from oncelog_protocol.errors import (
     TopicAuthorizationFailedError,
 )
 from oncelog_protocol.identity import Identity
+from oncelog_protocol.limits import ACLS_OF_REQUEST_MAX
 from oncelog_protocol.messages.acls import CreateAclsRequest, DescribeAclsRequest
 from oncelog_protocol.messages.admin import (
     RESOURCE_BROKER,
@@ -39,6 +42,7 @@ from oncelog_protocol.messages.offsets import (
 )
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest
 from oncelog_protocol.messages.security import UpdateSecurityRequest
+from support.hand_records import produce
 
 NOT_A_BROKER = ClusterAuthorizationFailedError.code
 HIDDEN = TopicAuthorizationFailedError.code
@@ -135,6 +139,35 @@ async def acls_that_lie(target: Target) -> None:
     assert all(each.error_message for each in answer.results)
 
 
+async def denied_writer(target: Target) -> None:
+    """Write where an ACL allows it and another denies it, however the other is written."""
+    user = await target.user()
+    assert (await produce(user, "t", 0, [b"allowed"])).error_code == 0
+    denials = [(LITERAL, "t", "*", WRITE), (PREFIXED, "t", "*", ALL)]
+    denials += [(LITERAL, "*", "127.0.0.0/8", WRITE)]
+    async with target.admin() as admin:
+        for pattern, name, host, operation in denials:
+            entry = AclBinding(TOPIC, pattern, name, "User:app", host, operation, DENY)
+            (await admin.create_acls([entry])).raise_for_errors()
+            assert (await produce(user, "t", 0, [b"denied"])).error_code == HIDDEN, entry
+            chosen = AclBindingFilter(principal="User:app", permission=DENY)
+            (await admin.delete_acls([chosen])).raise_for_errors()
+            assert (await produce(user, "t", 0, [b"allowed"])).error_code == 0
+
+
+async def one_acl_many_times(target: Target) -> None:
+    """Write down one ACL ten thousand times, in ten requests: there is one then."""
+    channel = await target.channel("certified", name="admin")
+    entry = AclBinding(TOPIC, LITERAL, "many", "User:app", "*", WRITE, ALLOW)
+    for _ in range(10):
+        answer = await target.ask(channel, CreateAclsRequest([entry] * ACLS_OF_REQUEST_MAX))
+        assert {each.error_code for each in answer.results} == {0}
+    too_many = CreateAclsRequest([entry] * (ACLS_OF_REQUEST_MAX + 1))
+    assert (await target.ask(channel, too_many)).error_code == InvalidRequestError.code
+    found = await target.ask(channel, DescribeAclsRequest(AclBindingFilter(name="many")))
+    assert found.entries == [entry]
+
+
 async def settings_of_security(target: Target) -> None:
     """Make oneself more by a setting: none that decides who may what is changed at run time."""
     wishes = [
@@ -157,6 +190,8 @@ ATTACKS = (
     Attack(38, forged_orders),
     Attack(41, hidden_topic),
     Attack(42, topics_of_others),
+    Attack(43, denied_writer),
     Attack(44, acls_that_lie),
+    Attack(46, one_acl_many_times),
     Attack(51, settings_of_security),
 )

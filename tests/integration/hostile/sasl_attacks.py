@@ -112,6 +112,20 @@ async def header_of_another_message(target: Target) -> None:
     await target.is_closed(channel)
 
 
+async def another_authzid(target: Target) -> None:
+    """Know one's own password, and want to be somebody else."""
+    for data in (b"admin\0app\0pencil", b"canary\0app\0pencil", b"\0admin\0pencil"):
+        channel = await target.channel("external")
+        assert (await target.sasl(channel, data, "PLAIN")).error_code == REFUSED
+        await target.is_closed(channel)
+
+
+async def escaped_names(target: Target) -> None:
+    """Write a name with escapes, right ones and wrong ones; nobody has such a name."""
+    firsts = [b"n,,n=%s,r=%s" % (name, NONCE) for name in (b"a=2Cp", b"a=3Dp", b"a=2cp", b"a=")]
+    await _all_fail(target, firsts)
+
+
 async def names_of_users(target: Target) -> None:
     """Look for users: the answer to a name that nobody has is of the form of the others."""
     forms = set()
@@ -210,7 +224,9 @@ ATTACKS = (
     Attack(19, half_a_nonce),
     Attack(20, replayed_exchange),
     Attack(21, header_of_another_message),
+    Attack(22, another_authzid),
     Attack(23, messages_that_are_not_right),
+    Attack(24, escaped_names),
     Attack(25, names_of_users),
     Attack(28, guesses),
     Attack(33, another_user),
