@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from integration.hostile.target import Target
 
@@ -16,6 +17,8 @@ class Attack:
 
     row: int
     on: Callable[[Target], Awaitable[None]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The broker has these beside those of every target."""
 
     def __str__(self) -> str:
         return f"{self.row}-{self.on.__name__}"

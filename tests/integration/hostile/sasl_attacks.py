@@ -31,6 +31,7 @@ REFUSED = SaslAuthenticationFailedError.code
 NONCE = base64.b64encode(bytes(24))
 FIRST = b"n,,n=app,r=" + NONCE
 GUESSES = 32
+SESSION_MS = 2000
 
 
 async def request_before_authentication(target: Target) -> None:
@@ -169,6 +170,18 @@ async def another_user(target: Target) -> None:
     await target.is_closed(channel)
 
 
+async def ended_session(target: Target) -> None:
+    """Go on when the session is over. The bystander authenticates again in time."""
+    channel = await target.channel("external")
+    last = final_by_hand(FIRST, (await target.sasl(channel, FIRST)).data)
+    assert (await target.sasl(channel, last)).session_ms == SESSION_MS
+    with contextlib.suppress(ChannelClosedError):
+        while True:
+            await target.ask(channel, MetadataRequest([]))
+            await asyncio.sleep(0.01)
+    await target.is_closed(channel)
+
+
 async def users_who_are_gone(target: Target) -> None:
     """Wait for records as a user who is disabled, gets another password, and is deleted."""
     async with target.admin() as admin:
@@ -230,6 +243,7 @@ ATTACKS = (
     Attack(25, names_of_users),
     Attack(28, guesses),
     Attack(33, another_user),
+    Attack(34, ended_session, {"connections_max_reauth_ms": SESSION_MS}),
     Attack(35, users_who_are_gone),
     Attack(36, rights_that_are_gone),
 )

@@ -21,7 +21,7 @@ from support.waiting import eventually
 async def test_an_attack_comes_to_nothing_and_a_bystander_goes_on(
     attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture, record_property: Any
 ) -> None:
-    async with SecuredCluster(tmp_path) as cluster:
+    async with SecuredCluster(tmp_path, **attack.settings) as cluster:
         papers = cluster.papers
         async with Bystander(cluster.addresses["external"], papers.ca_file) as bystander:
             caplog.clear()
