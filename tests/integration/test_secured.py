@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 from oncelog_cli.local import secured
 from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.profiles import load_profiles, save_profiles
 from support.http_get import get
 from support.shell import Shown, oncelog
+from support.waiting import in_thread
 
 pytestmark = [
     pytest.mark.integration,
@@ -137,6 +140,27 @@ async def check_a_user(started: dict[str, Any], directory: Path) -> None:
     assert "beer" in (await done(*consume)).out.split()
 
 
+def check_zookeeper(connect: str) -> None:
+    """Who is no broker sees nothing of what brokers keep, and can become no controller."""
+    address, slash, chroot = connect.partition("/")
+    root = slash + chroot
+    client = KazooClient(address)
+    client.start()
+    try:
+        for path in (root, f"{root}/security", f"{root}/security/users", f"{root}/controller"):
+            with pytest.raises(NoAuthError):
+                client.get(path)
+            with pytest.raises(NoAuthError):
+                client.get_children(path)
+        with pytest.raises(NoAuthError):
+            client.delete(f"{root}/controller")
+        with pytest.raises(NoAuthError):
+            client.create(f"{root}/brokers/ids/9", b"")
+    finally:
+        client.stop()
+        client.close()
+
+
 async def test_a_secured_cluster_from_nothing_to_nothing(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +176,8 @@ async def test_a_secured_cluster_from_nothing_to_nothing(
     assert stat.S_IMODE(password.stat().st_mode) == 0o600
     secret = password.read_text().strip()
     await check_a_user(started, directory)
+    await in_thread(check_zookeeper, started["zookeeper"])
+    for_zookeeper = secured.zookeeper_password_file(directory).read_text().strip()
 
     assert (await done("down", *place, "--json")).document["clean"]
     again = (await done("up", *place, "--json")).document  # it stays secured
@@ -160,6 +186,8 @@ async def test_a_secured_cluster_from_nothing_to_nothing(
     shown = await done("consume", "orders", "--from-beginning", "--until-end")
     assert sorted(shown.out.split()) == ["all", "beer", "jam", "milk", "tea"]
     assert secret not in logs_of(directory)
+    assert for_zookeeper not in logs_of(directory)
+    assert "zookeeper_root_open" not in logs_of(directory)
 
     rename_profile("secured", "renamed")
     grown = (await done("up", *place, "-n", "3", "--json")).document

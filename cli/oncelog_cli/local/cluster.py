@@ -220,7 +220,8 @@ class LocalCluster:
     def zookeeper_connect(self) -> str:
         """Return the address of ZooKeeper that brokers are given."""
         if self.zookeeper is not None:
-            return self.zookeeper.address
+            chroot = secured.ZOOKEEPER_CHROOT if self.secure else ""
+            return f"{self.zookeeper.address}{chroot}"
         return self.external_zookeeper or ""
 
     def is_running(self) -> bool:
@@ -278,7 +279,7 @@ class LocalCluster:
             self._catch_up()
             begun: list[Callable[[], object]] = []
             try:
-                self._make_certificates(progress)
+                self._make_secrets(progress)
                 self._start_zookeeper(begun, progress)
                 self._write_configs()
                 self._make_admin(progress)
@@ -322,10 +323,12 @@ class LocalCluster:
             except OSError:
                 pass  # somebody keeps other files there: not ours to remove
 
-    def _make_certificates(self, progress: Progress) -> None:
+    def _make_secrets(self, progress: Progress) -> None:
         made = secured.make_missing(self.directory, self.brokers) if self.secure else []
         if made:
             progress(f"made certificates in {self.tls_directory}: {', '.join(made)}")
+        if self.secure and self.zookeeper is not None:
+            secured.make_zookeeper_password(self.directory)
 
     def _start_zookeeper(self, begun: list[Callable[[], object]], progress: Progress) -> None:
         if self.zookeeper is None:
@@ -373,9 +376,16 @@ class LocalCluster:
             "default_replication_factor": replicas,
             "offsets_topic_replication_factor": replicas,
             "transaction_state_log_replication_factor": replicas,
-            **(secured.security_settings() if self.secure else {}),
+            **self._security_settings(),
             **self.settings,
         }
+
+    def _security_settings(self) -> dict[str, Value]:
+        if not self.secure:
+            return {}
+        # Somebody else's ZooKeeper is reached as its owner says, by settings of his.
+        own = {} if self.zookeeper is None else secured.zookeeper_settings(self.directory)
+        return {**secured.security_settings(), **own}
 
     def _choose_ports(self, broker: LocalBroker) -> None:
         every = self.brokers.values()

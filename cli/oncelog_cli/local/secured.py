@@ -4,7 +4,8 @@ Brokers prove to each other by certificates which broker they are; clients prove
 they are. The certificates are in ``<directory>/tls``, as ``oncelog_cli.tls.authority`` has them,
 and last as long as the CA. The password of the admin is in ``<directory>/admin.password``. A
 profile of the user's names these files, so that commands need no options: it is known by the file
-with the password.
+with the password. What brokers keep in a ZooKeeper of the cluster's own is for them alone, by the
+password in ``<directory>/zookeeper.password``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ ADMIN = "admin"
 """This user may do everything."""
 PASSWORD_BYTES = 24
 """The admin's password has so much chance in it."""
+ZOOKEEPER_USER = "oncelog"
+"""To ZooKeeper all brokers are this user."""
+ZOOKEEPER_CHROOT = "/oncelog"
+"""What brokers keep is below a node that they have made, and so is theirs."""
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 HOSTS = ("127.0.0.1", "localhost", "::1")
 NAME_DEFAULT = "local"
@@ -53,8 +58,33 @@ def password_file(directory: Path) -> Path:
 
 def owned(directory: Path) -> list[Path]:
     """Return the paths of what a secured cluster has in its directory and others have not."""
-    password = password_file(directory)
-    return [tls_directory(directory), password, _unconfirmed(password)]
+    passwords = (password_file(directory), zookeeper_password_file(directory))
+    return [tls_directory(directory), *passwords, *(_unconfirmed(each) for each in passwords)]
+
+
+def zookeeper_password_file(directory: Path) -> Path:
+    """Return the file with the password by which ZooKeeper knows the brokers."""
+    return directory / "zookeeper.password"
+
+
+def zookeeper_settings(directory: Path) -> dict[str, Value]:
+    """Return settings of every broker whose ZooKeeper is this cluster's own: what they make there
+    is for them alone."""
+    return {
+        "zookeeper_user": ZOOKEEPER_USER,
+        "zookeeper_password_file": str(zookeeper_password_file(directory)),
+        "zookeeper_acl": "creator",
+    }
+
+
+def make_zookeeper_password(directory: Path) -> None:
+    """Draw the password by which ZooKeeper knows the brokers, if there is none yet."""
+    place = zookeeper_password_file(directory)
+    if not place.exists():
+        begun = _unconfirmed(place)
+        begun.unlink(missing_ok=True)  # a start that was cut off may have left a part
+        _write_private(begun, secrets.token_urlsafe(PASSWORD_BYTES))
+        begun.replace(place)
 
 
 def listener_settings(directory: Path, broker_id: int) -> tuple[dict[str, Value], dict[str, Value]]:
@@ -133,7 +163,7 @@ def make_admin(directory: Path, add_user: Callable[[str, Path], bool]) -> bool:
 
 
 def _unconfirmed(password: Path) -> Path:
-    """Return how the file is called before the user is there."""
+    """Return how the file is called before what it is for is there."""
     return password.with_name(f"{password.name}.new")
 
 

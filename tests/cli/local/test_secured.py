@@ -71,6 +71,36 @@ def test_brokers_show_certificates_and_clients_passwords(tmp_path: Path) -> None
     assert (written["authorizer"], written["super_users"]) == ("acl", ["User:admin"])
 
 
+# -- ZooKeeper -----------------------------------------------------------------------------------
+
+
+def test_the_brokers_have_a_password_for_zookeeper_that_is_drawn_once(directory: Path) -> None:
+    unconfirmed = directory / "zookeeper.password.new"
+    unconfirmed.parent.mkdir(parents=True, exist_ok=True)
+    unconfirmed.write_text("a part")
+    secured.make_zookeeper_password(directory)
+    file = secured.zookeeper_password_file(directory)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    drawn = file.read_text()
+    assert len(drawn) > 24
+    secured.make_zookeeper_password(directory)
+    assert file.read_text() == drawn
+    assert not unconfirmed.exists()
+    assert file in secured.owned(directory)
+
+
+def test_only_a_zookeeper_of_our_own_is_closed(tmp_path: Path) -> None:
+    own = LocalCluster(tmp_path / "own", brokers=1, secure=True)
+    assert own.zookeeper_connect.endswith("/oncelog")
+    assert own._broker_settings()["zookeeper_acl"] == "creator"
+    plain = LocalCluster(tmp_path / "plain", brokers=1)
+    assert not plain.zookeeper_connect.endswith("/oncelog")
+    assert "zookeeper_acl" not in plain._broker_settings()
+    foreign = LocalCluster(tmp_path / "foreign", brokers=1, secure=True, zookeeper="zk:1")
+    assert foreign.zookeeper_connect == "zk:1"
+    assert "zookeeper_acl" not in foreign._broker_settings()
+
+
 # -- the admin -----------------------------------------------------------------------------------
 
 
