@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from oncelog_cli import typed
+from oncelog_cli.clients import client_security
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.demos import pipeline_demo
 from oncelog_cli.invocation import CURRENT
@@ -46,11 +47,12 @@ def run(
     """Run a job until it has read what there is, or SIGTERM or Ctrl+C stop it.
 
     The brokers are those of --bootstrap, else of the file, else of $ONCELOG_BOOTSTRAP, else the
-    local cluster's. With --submit, what comes after -- goes to spark-submit.
+    local cluster's. How connections are secured the file says, or the profile. With --submit, what
+    comes after -- goes to spark-submit.
     """
     arguments = ["run", str(job), *["--submit"] * submit, *["--json"] * as_json]
     arguments += ["--verbose"] * verbose
-    arguments += _servers(cluster)
+    arguments += [*_servers(cluster), *_security()]
     if context.args:
         arguments += ["--", *context.args]
     _become(arguments)
@@ -69,7 +71,7 @@ def check(
     """Say what can be said of a job without running it: file, options, Spark, Java, topics."""
     arguments = ["check", str(job), *["--submit"] * submit, *["--plan"] * plan]
     arguments += ["--json"] * as_json
-    arguments += _servers(cluster)
+    arguments += [*_servers(cluster), *_security()]
     _become(arguments)
 
 
@@ -84,6 +86,29 @@ def _servers(cluster: NamedCluster) -> list[str]:
     if cluster.named is None and invocation.profile is None and not invocation.options:
         return []
     return ["--bootstrap", cluster.servers]
+
+
+def _security() -> list[str]:
+    """Return the arguments that tell the runner how the profile secures connections: it takes them
+    for brokers that the job's file does not name.
+
+    :raises UsageError: there is a secret among them, which a command line would show.
+    """
+    security = client_security()
+    if security is None:
+        return []
+    from oncelog.security import NAMED_OPTIONS
+
+    given = {name: getattr(security, name) for name in NAMED_OPTIONS}
+    for secret in ("password", "token"):
+        if given.pop(secret, None) is not None:
+            raise UsageError(
+                f"the profile has a {secret}, which a pipeline would show to others: give the"
+                f" profile {secret}_file, or a job's file a table [security]"
+            )
+    options = {name: value for name, value in given.items() if value is not None}
+    texts = {name: "true" if value is True else str(value) for name, value in options.items()}
+    return [part for name, text in texts.items() for part in ("--security", f"{name}={text}")]
 
 
 def _become(arguments: list[str]) -> None:

@@ -20,6 +20,7 @@ from pyspark_oncelog.runner.job import Job, JobError
 from pyspark_oncelog.runner.job_file import load_job
 from pyspark_oncelog.runner.submit import submit_command
 from pyspark_oncelog.runner.view import JsonView, RunView, TextView, Totals
+from pyspark_oncelog.security_options import OWN_PREFIX
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -40,7 +41,10 @@ def main(arguments: Sequence[str]) -> int:
         _parser().error(f"unrecognized arguments: {' '.join(extra)}")
     view: RunView = JsonView(sys.stdout) if chosen.json else TextView(sys.stderr)
     try:
-        job = with_bootstrap(load_job(chosen.job), chosen.bootstrap, os.environ)
+        written = load_job(chosen.job)
+        job = with_bootstrap(written, chosen.bootstrap, os.environ)
+        if job.bootstrap_servers != written.bootstrap_servers:
+            job = with_security(job, chosen.security)
         if chosen.command == "check":
             return _check(job, chosen)
         if chosen.submit:
@@ -64,6 +68,13 @@ def _parser() -> argparse.ArgumentParser:
     for command in (run, check):
         command.add_argument("job", metavar="JOB.TOML")
         command.add_argument("--bootstrap", metavar="HOST:PORT,...", help="over the file's")
+        command.add_argument(
+            "--security",
+            metavar="NAME=VALUE",
+            action="append",
+            default=[],
+            help="of brokers that the file does not name, unless it has [security]; repeatable",
+        )
         command.add_argument("--json", action="store_true", help="JSON instead of text, on stdout")
         command.add_argument("--submit", action="store_true", help="by spark-submit")
     run.add_argument(
@@ -78,6 +89,22 @@ def with_bootstrap(job: Job, named: str | None, environment: Mapping[str, str]) 
     """Return the job with its brokers: the command line's, else the file's, else the variable's."""
     servers = named or job.bootstrap_servers or environment.get(BOOTSTRAP_VARIABLE)
     return replace(job, bootstrap_servers=servers or None)
+
+
+def with_security(job: Job, given: Sequence[str]) -> Job:
+    """Return the job with how connections are secured: the file's, else what a URL of brokers says,
+    else the command line's.
+
+    :raises JobError: something on the command line is no NAME=VALUE.
+    """
+    if job.security or "://" in (job.bootstrap_servers or ""):
+        return job
+    wrong = [each for each in given if "=" not in each]
+    if wrong:
+        raise JobError([f"--security {each}: must be NAME=VALUE" for each in wrong])
+    pairs = (each.partition("=") for each in given)
+    named = {OWN_PREFIX + name.replace("_", "."): value for name, _, value in pairs}
+    return replace(job, security=named)
 
 
 def _check(job: Job, chosen: argparse.Namespace) -> int:
@@ -107,6 +134,8 @@ def _submit(job: Job, chosen: argparse.Namespace, extra: Sequence[str]) -> None:
     arguments = ["--json"] * chosen.json + ["--verbose"] * chosen.verbose
     if job.bootstrap_servers:
         arguments += ["--bootstrap", job.bootstrap_servers]
+    for each in chosen.security:
+        arguments += ["--security", each]
     main_file = str(Path(__file__).resolve().parent.parent / "__main__.py")
     command = submit_command(
         spark_submit(), main_file, job, chosen.job, arguments=arguments, extra=extra

@@ -97,3 +97,19 @@ def test_a_wrong_option_is_refused(job_file: Path) -> None:
     done = shell("run", str(job_file), "--sumbit")
     assert done.returncode == 2
     assert "--sumbit" in done.stderr
+
+
+def test_a_profile_says_how_connections_are_secured(job_file: Path, tmp_path: Path) -> None:
+    home = {"XDG_CONFIG_HOME": str(tmp_path / "mine")}
+    path = tmp_path / "mine" / "oncelog" / "profiles.toml"
+    security = {"ca_file": "/no/such/ca.pem", "username": "app", "password_file": "/no/such/p"}
+    save_profiles(Profiles("p", None, {"p": Profile("127.0.0.1:1", "", {}, security)}), path)
+    done = shell("check", str(job_file), **home)
+    assert done.returncode == 1
+    assert "/no/such/ca.pem is not there" in done.stdout
+    shown = {"username": "app", "password": "s3cret"}
+    save_profiles(Profiles("p", None, {"p": Profile("127.0.0.1:1", "", {}, shown)}), path)
+    done = shell("check", str(job_file), **home)
+    assert done.returncode == 2
+    assert "the profile has a password" in done.stderr
+    assert "s3cret" not in done.stdout + done.stderr

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_oncelog.runner.command import main, with_bootstrap
+from pyspark_oncelog.runner.command import main, with_bootstrap, with_security
+from pyspark_oncelog.runner.job import JobError
 from pyspark_oncelog.runner.job_file import job_from, load_job
 from support.house import ROOT
 
@@ -97,6 +98,35 @@ def test_arguments_of_spark_submit_need_it(
     assert "--submit" in capsys.readouterr().err
 
 
+def test_security_of_brokers_that_the_file_does_not_name(job_file: Path, tmp_path: Path) -> None:
+    job = with_bootstrap(load_job(job_file), "here:1", {})
+    told = ["ca_file=/ca.pem", "username=app", "password_file=/p=1"]
+    assert with_security(job, told).security == {
+        "oncelog.security.ca.file": "/ca.pem",
+        "oncelog.security.username": "app",
+        "oncelog.security.password.file": "/p=1",
+    }
+    by_url = with_bootstrap(job, "oncelogs://here:1?ca_file=/c", {})
+    assert with_security(by_url, told).security == {}
+    job_file.write_text(JOB + '\n[security]\nca_file = "/own.pem"\n')
+    assert with_security(load_job(job_file), told).security == {
+        "oncelog.security.ca.file": "/own.pem"
+    }
+    with pytest.raises(JobError, match="--security tls: must be NAME=VALUE"):
+        with_security(job, ["tls"])
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_security_is_not_for_brokers_that_the_file_names(
+    job_file: Path, own: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = 'bootstrap_servers = "127.0.0.1:1"\n' if own else ""
+    job_file.write_text(named + JOB)
+    given = [] if own else ["--bootstrap", "127.0.0.1:1"]
+    assert main(["check", str(job_file), *given, "--security", "ca_file=/no/such.pem"]) == 1
+    assert ("/no/such.pem is not there" in capsys.readouterr().out) is not own
+
+
 def test_it_becomes_spark_submit(job_file: Path, tmp_path: Path) -> None:
     home = tmp_path / "spark"
     submit = home / "bin" / "spark-submit"
@@ -104,12 +134,14 @@ def test_it_becomes_spark_submit(job_file: Path, tmp_path: Path) -> None:
     submit.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n')
     submit.chmod(0o755)
     arguments = ["run", str(job_file), "--submit", "--json", "--bootstrap", "here:1"]
+    arguments += ["--security", "tls=true"]
     done = run_here(*arguments, "--", "--num-executors", "2", SPARK_HOME=str(home))
     assert done.returncode == 7
     lines = done.stdout.splitlines()
     assert lines[:4] == ["--name", "job", "--num-executors", "2"]
     assert lines[4].endswith("pyspark_oncelog/__main__.py")
-    assert lines[5:] == ["run", str(job_file), "--submitted", "--json", "--bootstrap", "here:1"]
+    passed = ["--bootstrap", "here:1", "--security", "tls=true"]
+    assert lines[5:] == ["run", str(job_file), "--submitted", "--json", *passed]
 
 
 def test_check(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
