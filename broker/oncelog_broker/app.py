@@ -345,7 +345,8 @@ class Broker:
         await self.replicas.start()
         self._install_handlers()
         await self._learn_security()
-        await self.listeners[self.config.inter_broker_listener].serve(self.identity)
+        for name in self.config.broker_listeners:
+            await self.listeners[name].serve(self.identity)
         self.phase = BrokerPhase.REGISTERING
         await self._register(lifecycle)
         await self.runner.start(self.image.cluster_id)
@@ -360,7 +361,7 @@ class Broker:
             self.tasks.spawn("security watch", self.security_watch.run())
         self.dispatcher.serve_clients()
         for name, listener in self.listeners.items():
-            if name != self.config.inter_broker_listener:
+            if name not in self.config.broker_listeners:
                 await listener.serve(self.identity)
         self.phase = BrokerPhase.SERVING
         logger.info(
@@ -372,7 +373,7 @@ class Broker:
 
     async def _bind(self) -> None:
         for index, wanted in enumerate(self.config.listeners):
-            internal = wanted.name == self.config.inter_broker_listener
+            internal = wanted.name in self.config.broker_listeners
             listener = Listener(
                 wanted.name,
                 internal=internal,
@@ -431,9 +432,13 @@ class Broker:
 
     def _in_touch(self) -> bool:
         """Return whether a connection of the controller's broker stands."""
-        listener = self.listeners[self.config.inter_broker_listener]
         controller = self.image.controller_id
-        return any(channel.broker_id == controller for channel in listener.connections)
+        listeners = [self.listeners[name] for name in self.config.broker_listeners]
+        return any(
+            channel.broker_id == controller
+            for listener in listeners
+            for channel in listener.connections
+        )
 
     def _refuse_clients(self, stale: bool) -> None:
         refused = self._security_safeguards.refuses_clients(stale)

@@ -47,7 +47,7 @@ def listener_security(config: BrokerConfig, name: str, clock: WallClock) -> List
         return ListenerSecurity(
             proves_peers=True, broker_principal=config.broker_principal, sasl=sasl
         )
-    between_brokers = name == config.inter_broker_listener
+    between_brokers = name in config.broker_listeners
     try:
         files = _files(listener, "1.3" if between_brokers else listener.tls_min_version)
         tls = ServerTls(files, listener.tls_client_auth, clock)

@@ -142,7 +142,7 @@ class AclRequests:
         """Return what is known, or refuse the request."""
         security = self._core.cluster.security
         if security is None or not self._core.config.acls:
-            text = "the brokers do not decide by ACLs: their setting authorizer is not acl"
+            text = "no listener has sasl_mechanisms, and the setting authorizer is not acl"
             answer = refusal(event.request, SecurityDisabledError.code, text)
             self._core.reply(event.request_id, answer)
             return None

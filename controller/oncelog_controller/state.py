@@ -108,12 +108,9 @@ class BrokerRegistration:
         return ClusterBroker(self.broker_id, self.broker_epoch, list(self.listeners), self.rack)
 
     def listener(self, name: str) -> ListenerAddress | None:
-        """Return the address of the named listener; a broker without it is reached by its first
-        one."""
-        for address in self.listeners:
-            if address.name == name:
-                return address
-        return self.listeners[0] if self.listeners else None
+        """Return the address of the named listener. A broker without it is not reached: what
+        listens elsewhere speaks otherwise, and may prove nothing."""
+        return next((address for address in self.listeners if address.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)

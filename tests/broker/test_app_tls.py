@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.config import ConfigError
+from oncelog_broker.config import ConfigError, ListenerConfig
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.errors import ClusterAuthorizationFailedError
 from oncelog_protocol.messages.base import Request
@@ -94,6 +94,41 @@ async def test_a_renewed_certificate_is_taken_and_a_broken_one_is_not(
         assert tls.context is second
         assert "tls_files_refused" in caplog.text
         assert (await answer(await cluster.channel(1), MetadataRequest(None))).error_code == 0
+
+
+async def test_brokers_reach_each_other_while_they_move_to_another_listener(
+    tmp_path: Path,
+) -> None:
+    """One has moved and the other has not, in either direction."""
+    before, after = {"inter_broker_listener": "plain"}, {"inter_broker_listener": "internal"}
+    cluster = TlsCluster(tmp_path, 2)
+
+    async def start(broker_id: int, **settings: Any) -> None:
+        listeners = [ListenerConfig(name="plain"), *cluster.listeners(broker_id)]
+        await cluster.start_broker(broker_id, listeners=listeners, **settings)
+
+    async def write(value: bytes) -> None:
+        await eventually(lambda: len(cluster.state("t", 0).isr) == 2)
+        answer = await produce(await cluster.channel(cluster.leader("t")), "t", 0, [value])
+        assert answer.error_code == 0
+
+    try:
+        await asyncio.gather(
+            *(start(each, **before, inter_broker_listener_second="internal") for each in (1, 2))
+        )
+        await cluster.create_topic("t", replication_factor=2, min_insync_replicas=2)
+        for broker_id in (1, 2):
+            await cluster.stop_broker(broker_id)
+            await start(broker_id, **after, inter_broker_listener_second="plain")
+            await write(b"%d has moved" % broker_id)
+        for broker_id in (1, 2):
+            await cluster.stop_broker(broker_id)
+            await start(broker_id, **after)
+            await write(b"%d has TLS alone" % broker_id)
+        channel = await cluster.channel(cluster.leader("t"))
+        assert len(await fetch_values(channel, "t", 0)) == 4
+    finally:
+        await cluster.close()
 
 
 def is_not(tls: ServerTls, context: ssl.SSLContext) -> bool:

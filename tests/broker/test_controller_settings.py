@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.config import BrokerConfig
+from oncelog_broker.config import BrokerConfig, ListenerConfig
 from oncelog_broker.controller_settings import (
     ControllerSettings,
     controller_config,
@@ -27,6 +27,16 @@ def test_settings_reach_the_controller() -> None:
     assert controller_config(with_acls).acls
     assert controller_config(with_acls).users
     assert keeps_users(with_acls)
+
+
+def test_acls_can_be_made_before_brokers_decide_by_them() -> None:
+    listeners = [
+        ListenerConfig(name="internal"),
+        ListenerConfig(name="users", sasl_mechanisms=["SCRAM-SHA-256"]),
+    ]
+    config = controller_config(CONFIG.model_copy(update={"listeners": listeners}))
+    assert config.acls
+    assert config.users
 
 
 def test_what_is_set_while_brokers_run_goes_before() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from oncelog import Consumer, Producer, TopicPartition
+from oncelog import Consumer, Producer, Security, TopicPartition
 
 READ_WITHIN_S = 120.0
 
@@ -62,15 +62,19 @@ async def fill(bootstrap: str, topic: str, counts: Mapping[int, int]) -> None:
             await producer.send_many(topic, values, partition=partition)
 
 
-async def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[bytes]]:
+async def read_all(
+    bootstrap: str, topic: str, partitions: int, security: Security | None = None
+) -> dict[int, list[bytes]]:
     """Return all values that a reader of committed records sees now, by partition.
 
     :raises TimeoutError: an open transaction keeps the reader from the end.
     """
     everything = [TopicPartition(topic, number) for number in range(partitions)]
     found: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
-    ends = await ends_of(bootstrap, everything, isolation="read_uncommitted")
-    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+    ends = await ends_of(bootstrap, everything, isolation="read_uncommitted", security=security)
+    async with Consumer(
+        bootstrap_servers=bootstrap, auto_offset_reset="earliest", security=security
+    ) as consumer:
         consumer.assign(everything)
         await consumer.seek_to_beginning()
         async with asyncio.timeout(READ_WITHIN_S):
@@ -85,7 +89,10 @@ async def ends_of(
     partitions: Sequence[TopicPartition],
     *,
     isolation: Literal["read_committed", "read_uncommitted"],
+    security: Security | None = None,
 ) -> dict[TopicPartition, int]:
     """Return where the partitions end at an isolation level."""
-    async with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation) as consumer:
+    async with Consumer(
+        bootstrap_servers=bootstrap, isolation_level=isolation, security=security
+    ) as consumer:
         return await consumer.end_offsets(partitions)

@@ -19,9 +19,10 @@ from dataclasses import asdict, dataclass, field
 
 import uvloop
 
-from oncelog import Consumer, Producer, Record, TopicPartition
+from oncelog import Consumer, Producer, Record, Security, TopicPartition
 from oncelog.errors import (
     CommitFailedError,
+    OncelogError,
     ProducerFencedError,
     TransactionAbortableError,
     TransactionOutcomeUnknownError,
@@ -70,11 +71,14 @@ class OnAWhim(Exception):
 class Copier:
     """It is one consumer and one producer, and makes transaction after transaction."""
 
-    def __init__(self, options: CopierOptions) -> None:
+    def __init__(self, options: CopierOptions, security: Security | None = None) -> None:
         self._options = options
+        self._security = security
         self._chance = random.Random(options.seed)
         self._began = time.monotonic()
         self.copied = 0
+        self.not_committed: list[OncelogError] = []
+        """Transactions ended so, though nobody wanted it."""
         self.stop = asyncio.Event()
 
     async def run(self) -> int:
@@ -104,6 +108,7 @@ class Copier:
             auto_offset_reset="earliest",
             session_timeout_ms=options.session_timeout_ms,
             heartbeat_interval_ms=300,
+            security=self._security,
         )
 
     def _producer(self) -> Producer:
@@ -113,6 +118,7 @@ class Copier:
             client_id=options.transactional_id,
             transactional_id=options.transactional_id,
             transaction_timeout_ms=options.transaction_timeout_ms,
+            security=self._security,
         )
 
     async def _one(self, consumer: Consumer, producer: Producer) -> None:
@@ -134,6 +140,7 @@ class Copier:
             TransactionAbortableError,
             TransactionOutcomeUnknownError,
         ) as error:
+            self.not_committed.append(error)
             print(f"not committed: {error!r}", flush=True)
             return
         self.copied += sum(map(len, polled.values()))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from integration.processes import SETTINGS
-from oncelog_cli.local.broker import LocalBroker
+from oncelog_cli.local.broker import NOTHING, LocalBroker
 from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.local.process import free_port
 from oncelog_cli.local.toml_writer import Value
@@ -22,12 +22,13 @@ class ProxiedBroker(LocalBroker):
         self,
         zookeeper_connect: str,
         settings: Mapping[str, Value],
-        listener: Mapping[str, Value] | None = None,
+        *,
+        internal: Mapping[str, Value] = NOTHING,
+        external: Mapping[str, Value] = NOTHING,
     ) -> None:
-        """Write it as ever; the listener for clients is the last table of the file."""
-        super().write_config(zookeeper_connect, settings, listener)
-        with self.config_path.open("a", encoding="utf-8") as file:
-            file.write(f"advertised_port = {self.advertised_port}\n")
+        """Write it as ever, but for where clients find it."""
+        there = {**external, "advertised_port": self.advertised_port}
+        super().write_config(zookeeper_connect, settings, internal=internal, external=there)
 
 
 class ProxiedCluster:

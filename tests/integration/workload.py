@@ -34,6 +34,7 @@ class Workload:
         self._partitions = partitions
         self._rate = rate
         self._stop = asyncio.Event()
+        self._moved = asyncio.Event()
         self._clock = asyncio.get_running_loop().time
         self.events: list[HistoryEvent] = []
         self.sent = 0
@@ -53,6 +54,11 @@ class Workload:
         self._stop.set()
         await self._task
 
+    def move(self, bootstrap: str, security: Security | None) -> None:
+        """Have the producer leave when all is acknowledged, and another one go on elsewhere."""
+        self._bootstrap, self._security = bootstrap, security
+        self._moved.set()
+
     async def wait_for(self, more: int, *, timeout_s: float = 60) -> None:
         """Wait until ``more`` records than now are acknowledged: the cluster takes writes."""
         goal = self.acknowledged + more
@@ -64,10 +70,15 @@ class Workload:
 
     async def _run(self) -> None:
         recorder = HistoryRecorder("writer", self.events.append, self._clock)
+        while not self._stop.is_set():
+            self._moved.clear()
+            await self._produce(recorder)
+
+    async def _produce(self, recorder: HistoryRecorder) -> None:
         async with Producer(
             self._bootstrap, acks="all", linger_ms=2, history=recorder, security=self._security
         ) as producer:
-            while not self._stop.is_set():
+            while not (self._stop.is_set() or self._moved.is_set()):
                 partition = self.sent % self._partitions
                 value = value_of(self._topic, partition, "writer", self.sent)
                 self.sent += 1

@@ -104,9 +104,18 @@ def _of_listeners(values: Mapping[str, Any]) -> Iterator[Problem]:
             "Name one of them",
             ["listeners"],
         )
+    second = values["inter_broker_listener_second"]
+    if second is not None and (second not in names or second == values["inter_broker_listener"]):
+        yield Problem(
+            "inter_broker_listener_second",
+            f"{second!r} is no second one of the listeners {names}",
+            "Name one beside inter_broker_listener, or remove it",
+            ["listeners", "inter_broker_listener"],
+        )
 
 
 def _of_tls(values: Mapping[str, Any]) -> Iterator[Problem]:
+    names = (values["inter_broker_listener"], values["inter_broker_listener_second"])
     for index, listener in enumerate(values["listeners"]):
 
         def problem(setting: str, text: str, remedy: str, index: int = index) -> Problem:
@@ -126,7 +135,7 @@ def _of_tls(values: Mapping[str, Any]) -> Iterator[Problem]:
             continue
         if listener["tls_key_file"] is None:
             yield problem("tls_key_file", "is required with tls_certificate_file", "Set it")
-        between_brokers = listener["name"] == values["inter_broker_listener"]
+        between_brokers = listener["name"] in names
         wants_ca = between_brokers or listener["tls_client_auth"] != "none"
         if wants_ca and listener["tls_client_ca_file"] is None:
             text = "peers show certificates here, and nothing says by which CAs they are verified"

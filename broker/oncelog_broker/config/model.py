@@ -101,6 +101,9 @@ class BrokerConfig(BaseModel):
     """The broker listens on these sockets, each with a name and the address that peers are told."""
     inter_broker_listener: str = "internal"
     """Brokers talk to each other through this listener; clients cannot give orders on any other."""
+    inter_broker_listener_second: str | None = None
+    """Brokers are served through this listener as well, while a cluster moves by rolling restarts
+    from one listener between brokers to another. This broker calls none through it."""
     broker_principal: str = Field(default="User:broker-{id}", pattern=r"^User:[^{}]*\{id\}[^{}]*$")
     """A peer that has proved to be this user is the broker with this id, on the listener between
     brokers."""
@@ -394,6 +397,12 @@ class BrokerConfig(BaseModel):
         if "flush" in TOPIC_SETTINGS:
             texts.setdefault("flush", self.flush)
         return texts
+
+    @property
+    def broker_listeners(self) -> tuple[str, ...]:
+        """Return the names of the listeners through which brokers are served."""
+        second = self.inter_broker_listener_second
+        return (self.inter_broker_listener, *([] if second is None else [second]))
 
     def listener(self, name: str) -> ListenerConfig:
         """Return the listener of this name."""

@@ -77,7 +77,7 @@ class Listener:
         safeguards: Safeguards = SAFE,
         security_safeguards: SecuritySafeguards = SAFE_SECURITY,
     ) -> None:
-        """``internal``: it is the listener between brokers. A ``wall_clock`` is needed with
+        """``internal``: brokers are served through it. A ``wall_clock`` is needed with
         TLS."""
         self.name = name
         self.internal = internal

@@ -159,6 +159,10 @@ MISTAKES = [
      'name = "external"\nport = 9\n', "listeners", "its own port"),
     ("inter broker listener", GOOD + 'inter_broker_listener = "third"\n',
      "inter_broker_listener", "Name one of them"),
+    ("second listener between brokers", GOOD + 'inter_broker_listener_second = "third"\n',
+     "inter_broker_listener_second", "Name one beside"),
+    ("the same one twice", GOOD + 'inter_broker_listener_second = "internal"\n',
+     "inter_broker_listener_second", "Name one beside"),
     ("advertises every address", GOOD + '[[listeners]]\nname = "internal"\nhost = "0.0.0.0"\n',
      "listeners.0", "advertised_host"),
     ("advertised as every address", GOOD + '[[listeners]]\nname = "internal"\n'
