@@ -50,7 +50,8 @@ async def test_who_has_no_certificate_of_a_broker_gives_no_orders_in_its_name(
         refused = await answer(channel, ControlledShutdownRequest(2, 1))
         assert refused.error_code == ClusterAuthorizationFailedError.code
         assert cluster.brokers[1].listeners["internal"].counters.misled == 1
-        served = await answer(channel, DescribeClusterRequest())
+        await eventually(lambda: channel.closed)
+        served = await answer(await cluster.channel(1), DescribeClusterRequest())
         assert served.error_code == 0
 
 

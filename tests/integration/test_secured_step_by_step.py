@@ -24,7 +24,7 @@ from oncelog.errors import ApiError
 from oncelog_cli.local import secured
 from oncelog_cli.local.process import free_port
 from oncelog_cli.local.toml_writer import Value, to_toml
-from support.shell import oncelog
+from support.shell import Shown, oncelog
 from support.waiting import in_thread
 
 pytestmark = [
@@ -128,7 +128,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Migrated]:
         await in_thread(running.cluster.stop)
 
 
-async def command(cluster: Migrated, *arguments: str) -> None:
+async def command(cluster: Migrated, *arguments: str) -> Shown:
     """Run a command as this side is known now."""
     options: dict[str, object] = {}
     if cluster.security is not None:
@@ -137,6 +137,7 @@ async def command(cluster: Migrated, *arguments: str) -> None:
     given = [part for key, value in options.items() if value for part in ("-X", f"{key}={value}")]
     shown = await oncelog(*arguments, *given, bootstrap=cluster.bootstrap)
     assert shown.code == 0, shown.err
+    return shown
 
 
 def user(cluster: Migrated, name: str) -> Security:
@@ -164,6 +165,9 @@ async def add_users_and_acls(cluster: Migrated) -> None:
     await command(cluster, *add, "--consumer", *topics, *groups)
     anonymous = ("acls", "add", "--allow", "User:ANONYMOUS", "--consumer", "--topic", TOPIC)
     await command(cluster, *anonymous, "--group", "late")
+    explained = await command(cluster, "acls", "explain", "User:app", "WRITE", f"topic:{TOPIC}")
+    assert "allowed: User:app may WRITE" in explained.out
+    assert "authorizer=none" in explained.err
 
 
 async def check_the_latecomer(cluster: Migrated) -> None:
