@@ -23,11 +23,11 @@ from oncelog_broker.config import ListenerConfig
 from pipeline.drivers import LIBRARIES
 from support.tls_cluster import TlsCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(600)]
 
 PASSWORD = "nobody-may-find-this"
 VARIABLE = "ONCELOG_OF_SPARK"
-DEADLINE_S = 300
+DEADLINE_S = 500
 COUNT = 250
 SOURCE, STREAMED, BATCHED, GROUP = "in", "streamed", "batched", "progress"
 
