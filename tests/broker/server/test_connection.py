@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from oncelog_broker.server import listener
+from oncelog_broker.server.connection import ServerChannel
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.fetch import (
@@ -22,6 +24,7 @@ from oncelog_protocol.schema import Span
 from support.room_settings import connection_settings
 from support.server import Parked, ServerUnderTest, frame, request_head
 from support.waiting import eventually
+from unsafe.quotas import DropsOverQuota
 
 METADATA = [None, False]
 FETCH_BODY = [-1, -1, 500, 1, 1024, 0, -1, [], []]
@@ -222,6 +225,24 @@ async def test_older_clients_are_held_and_not_told() -> None:
             peer.send(metadata_frame(number))
         assert [(await peer.response())[0] for _ in range(3)] == [0, 1, 2]
         assert loop.time() - begun >= 2 * 0.049
+
+
+@pytest.mark.ablation("throttle_not_drop")
+@pytest.mark.parametrize(
+    ("kind", "served"), [(ServerChannel, [0, 1, 2, 3]), (DropsOverQuota, [0, 3])]
+)
+async def test_what_exceeds_a_quota_is_served_later_unless_it_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, kind: type[ServerChannel], served: list[int]
+) -> None:
+    monkeypatch.setattr(listener, "ServerChannel", kind)
+    holding = Holding(0.05)
+    async with ServerUnderTest({ApiKey.METADATA: holding}) as server:
+        peer = await server.peer(hello=True)
+        (channel,) = server.listener.connections
+        peer.send(b"".join(metadata_frame(number) for number in range(3)))
+        await eventually(lambda: holding.count == len(served) - 1 and not channel.state.held_until)
+        peer.send(metadata_frame(3))
+        assert [(await peer.response())[0] for _ in served] == served
 
 
 async def test_a_client_that_goes_on_sending_while_it_is_held_is_not_read() -> None:

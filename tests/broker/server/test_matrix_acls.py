@@ -318,9 +318,11 @@ def test_acls_keep_the_cases() -> None:
     assert failed(AclState) == set()
 
 
+@pytest.mark.ablation("deny_wins")
 def test_an_allow_that_wins_over_a_deny_is_caught() -> None:
     assert "both" in failed(AllowWins)
 
 
+@pytest.mark.ablation("implied_only_allow")
 def test_a_deny_that_implies_others_is_caught() -> None:
     assert failed(DenyImplies) == {"implied"}

@@ -93,6 +93,7 @@ def test_the_nonce_must_be_the_whole_one() -> None:
         assert "nonce" in cause(server.step(final_by_hand(FIRST, answer, b"n,,", nonce=nonce)))
 
 
+@pytest.mark.ablation("whole_nonce")
 def test_the_nonce_is_caught_when_a_part_of_it_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "ScramServer", PartOfNonce)
     with pytest.raises(AssertionError):
@@ -301,6 +302,7 @@ def test_a_server_without_the_credential_is_not_believed(data: bytes) -> None:
     assert isinstance(client.step(data), Failed)
 
 
+@pytest.mark.ablation("verify_server")
 def test_a_rogue_server_is_caught_when_its_signature_is_not_verified(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

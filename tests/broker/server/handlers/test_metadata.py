@@ -140,6 +140,7 @@ def test_what_was_rendered_is_rendered_again_after_a_change() -> None:
     assert answer(handler, MetadataRequest(["b"])).topics[0].partitions[0].leader == -1
 
 
+@pytest.mark.ablation("hide_unauthorized")
 @pytest.mark.parametrize(("kind", "hides"), [(MetadataHandler, True), (UnauthorizedTold, False)])
 def test_a_hidden_topic_is_seen_if_the_unauthorized_are_told(
     kind: type[MetadataHandler], hides: bool
