@@ -44,14 +44,27 @@ def acls_path(pattern: AclPattern) -> str:
 
 
 def pattern_of(path: str) -> AclPattern:
-    """Return the pattern whose ACLs are at ``path``. :raises CorruptNodeError:"""
+    """Return the pattern whose ACLs are at ``path``.
+
+    :raises CorruptNodeError: no pattern has such a path. What it is of can have no name of this
+        release, so there is nothing to deny; brokers would refuse it, and with it all that they are
+        told beside it.
+    """
     resource_type, pattern_type, name = path.removeprefix(ACLS + "/").split("/")
     try:
         padded = name + "=" * (-len(name) % 4)
         decoded = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError) as exc:
         raise znodes.CorruptNodeError(f"{path}: its name is not base64url: {exc}") from None
-    return AclPattern(resource_type, pattern_type, decoded)
+    pattern = AclPattern(resource_type, pattern_type, decoded)
+    try:
+        (entry,) = closed(pattern)
+        possible = entry.checked().pattern == pattern and acls_path(pattern) == path
+    except InvalidRequestError as exc:
+        raise znodes.CorruptNodeError(f"{path}: {exc}") from None
+    if not possible:
+        raise znodes.CorruptNodeError(f"{path}: its name is spelt in another way")
+    return pattern
 
 
 def encode_version(version: int) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 
 from oncelog_broker.app import Broker
 from oncelog_controller import security_nodes
+from oncelog_controller.store import Create, SetData
 from oncelog_protocol.acls import (
     ALLOW,
     CLUSTER,
@@ -22,9 +23,11 @@ from oncelog_protocol.acls import (
     LITERAL,
     READ,
     TOPIC,
+    WILDCARD,
     WRITE,
     AclBinding,
     AclBindingFilter,
+    AclPattern,
 )
 from oncelog_protocol.errors import (
     BrokerNotAvailableError,
@@ -175,6 +178,42 @@ async def test_a_new_controller_goes_on_where_the_last_one_stopped(tmp_path: Pat
         assert await cluster.allow(MAY_READ) == version + 1
         await cluster.take_back(AclBindingFilter(principal="User:app"))
         assert await cluster.writes() == {REFUSED}
+
+
+@pytest.mark.hostile(55)
+async def test_what_a_spoilt_node_held_is_denied_and_the_rest_is_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may have held a DENY, so that not even the ACLs of other patterns allow anything there."""
+    everywhere = replace(MAY_WRITE, name=WILDCARD)
+    async with AclCluster(tmp_path, 3) as cluster:
+        await spread(cluster)
+        await spread(cluster, "spoilt")
+        await cluster.allow(everywhere, replace(MAY_WRITE, name="spoilt"))
+        assert await cluster.writes(topic="spoilt") == {0}
+        acls = f"{security_nodes.ACLS}/TOPIC/LITERAL"
+        spoilt = security_nodes.acls_path(replace(MAY_WRITE, name="spoilt").pattern)
+        tomorrow = b'{"version":2,"acls":[]}'
+        impossible = [AclPattern(TOPIC, LITERAL, name) for name in ("a b", "a*", "x" * 300, "\0")]
+        names = [security_nodes.acls_path(pattern) for pattern in impossible]
+        names += [f"{acls}/%", f"{security_nodes.ACLS}/TOPIC/PREFIXED/Kg"]
+        cluster.zookeeper.apply(
+            SetData(spoilt, tomorrow),
+            *(Create(name, tomorrow) for name in names),
+            SetData(security_nodes.VERSION, tomorrow),
+        )
+        await cluster.crash_broker(cluster.controller.broker_id)
+        await cluster.converged()
+        assert await cluster.writes(topic="spoilt") == {REFUSED}
+        assert await cluster.writes() == {0}
+        assert await cluster.writes("admin", "spoilt") == {0}
+        told = [line for line in caplog.text.splitlines() if "acls_unreadable" in line]
+        assert sum("ERROR" in line for line in told) >= 1 + len(names)
+        for path in (spoilt, *names):
+            assert any(f"path={path} " in line for line in told)
+        # Whoever may alter ACLs repairs it: what is there of the pattern goes, and is written anew.
+        await cluster.take_back(AclBindingFilter(TOPIC, LITERAL, "spoilt"))
+        assert await cluster.writes(topic="spoilt") == {0}
 
 
 async def test_brokers_need_no_acl_for_their_own_work(tmp_path: Path) -> None:

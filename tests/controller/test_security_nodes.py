@@ -12,7 +12,18 @@ from oncelog_controller import security_nodes
 from oncelog_controller.security import ClusterSecurity, StoredAcls
 from oncelog_controller.store import Create, Delete, SetData
 from oncelog_controller.znodes import CorruptNodeError
-from oncelog_protocol.acls import ALL, ALLOW, GROUP, LITERAL, READ, TOPIC, AclBinding, AclPattern
+from oncelog_protocol.acls import (
+    ALL,
+    ALLOW,
+    CLUSTER,
+    GROUP,
+    LITERAL,
+    PREFIXED,
+    READ,
+    TOPIC,
+    AclBinding,
+    AclPattern,
+)
 
 ENTRY = AclBinding(TOPIC, LITERAL, "orders", "User:app", "10.0.0.0/8", READ, ALLOW)
 PATH = security_nodes.acls_path(ENTRY.pattern)
@@ -20,7 +31,7 @@ PATH = security_nodes.acls_path(ENTRY.pattern)
 # ---- security_nodes.py: paths and contents
 
 
-@given(st.text(min_size=1, max_size=40))
+@given(st.text(min_size=1, max_size=40).filter(lambda name: name.isprintable() and "*" not in name))
 def test_any_name_is_one_node_and_comes_back(name: str) -> None:
     pattern = AclPattern(GROUP, LITERAL, name)
     path = security_nodes.acls_path(pattern)
@@ -59,6 +70,24 @@ def test_garbage_is_not_taken_for_acls(data: bytes) -> None:
 def test_a_node_whose_name_is_no_pattern(name: str) -> None:
     with pytest.raises(CorruptNodeError, match="its name is not base64url"):
         security_nodes.pattern_of(f"/security/acls/TOPIC/LITERAL/{name}")
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        (security_nodes.acls_path(AclPattern(TOPIC, LITERAL, "a b")), "no topic can have the name"),
+        (security_nodes.acls_path(AclPattern(TOPIC, LITERAL, "x" * 250)), "no topic can have"),
+        (security_nodes.acls_path(AclPattern(GROUP, LITERAL, "\0")), "printable characters"),
+        (security_nodes.acls_path(AclPattern(TOPIC, PREFIXED, "*")), "PREFIXED"),
+        (security_nodes.acls_path(AclPattern(CLUSTER, LITERAL, "kafka-cluster")), "another way"),
+        ("/security/acls/TOPIC/LITERAL/YR", "another way"),
+    ],
+)
+@pytest.mark.hostile(55)
+def test_a_node_whose_name_is_one_that_nothing_can_have(path: str, says: str) -> None:
+    """Brokers would refuse an order with it, and go on with what they were told before."""
+    with pytest.raises(CorruptNodeError, match=says):
+        security_nodes.pattern_of(path)
 
 
 # ---- security.py: what is known follows what is written
