@@ -8,6 +8,7 @@ from oncelog_protocol.errors import IllegalSaslStateError
 from oncelog_protocol.messages.authentication import AuthenticateRequest, AuthenticateResponse
 from oncelog_protocol.messages.handshake import ApiVersionsRequest
 from oncelog_protocol.sasl.credential import Mechanism, ScramCredential
+from oncelog_protocol.sasl.oauth_bearer import TokenCheck, TokenHolder
 from oncelog_protocol.sasl.outcomes import Continue, Done, Failed
 from oncelog_protocol.sasl.plain import PasswordCheck
 from oncelog_protocol.sasl.server_authentication import SaslPorts, ServerAuthentication
@@ -34,7 +35,7 @@ class FakeSecurity:
 
     def ports(self) -> SaslPorts:
         """Return what the machines of SASL ask."""
-        return SaslPorts(self.mechanisms, self._credential, SECRET, self._user_of)
+        return SaslPorts(self.mechanisms, self._credential, SECRET)
 
     def _credential(self, mechanism: Mechanism, name: str) -> ScramCredential | None:
         password = self.passwords.get(name)
@@ -42,8 +43,10 @@ class FakeSecurity:
             return None
         return ScramCredential.make(mechanism, password, b"s" * 16, ITERATIONS)
 
-    def _user_of(self, token: str) -> tuple[str, int]:
-        return self.tokens[token], 2**62
+    def judge(self, token: str) -> TokenHolder | Exception:
+        """Return whom a token names, or why it is not believed."""
+        name = self.tokens.get(token)
+        return LookupError("no such token") if name is None else TokenHolder(name, 2**62)
 
 
 class FakeAuthentication:
@@ -77,6 +80,8 @@ class FakeAuthentication:
         outcome = self._exchange.step(request.mechanism, request.data)
         if isinstance(outcome, PasswordCheck):
             outcome = self._exchange.checked(outcome.holds())
+        elif isinstance(outcome, TokenCheck):
+            outcome = self._exchange.judged(security.judge(outcome.token))
         if isinstance(outcome, Continue):
             return AuthenticateResponse(data=outcome.data)
         if isinstance(outcome, Failed):

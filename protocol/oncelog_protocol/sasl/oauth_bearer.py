@@ -9,6 +9,10 @@ Rules
 * Only over TLS: whoever drives the machines sees to it.
 * One pair is ``auth``, with ``Bearer`` and the token. Others mean nothing here; none comes twice.
 * ``authzid`` is empty or whom the token names [S2].
+* To judge a token takes a moment, and may need a key that has to be fetched, so it is an outcome of
+  its own: the driver has it done where it stops nobody.
+* A token names a user by a name of their alphabet. Any other name is refused: two of them could be
+  taken for one.
 * A failure ends the exchange at once, by the error that carries it: there is no second message that
   tells its cause, as RFC 7628 has it.
 """
@@ -16,18 +20,31 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from oncelog_protocol.errors import LocalProtocolError
 from oncelog_protocol.sasl.credential import Mechanism
-from oncelog_protocol.sasl.gs2 import SaslSyntaxError, decoded_text, parted
+from oncelog_protocol.sasl.gs2 import SaslSyntaxError, decoded_text, is_legal_user, parted
 from oncelog_protocol.sasl.outcomes import Continue, Done, Failed
 
-TokenVerifier = Callable[[str], tuple[str, int]]
-"""It returns whom a token names, and when it expires, in milliseconds since 1970. It raises for one
-that is not to be believed; its text is for the log, and must not quote the token."""
+CAUSE_CHARS_MAX = 200
 
-PRINCIPAL_CHARS_MAX = 255
+
+@dataclass(frozen=True, slots=True)
+class TokenCheck:
+    """The exchange waits for somebody who judges a token."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenHolder:
+    """It is what a token that is believed says."""
+
+    name: str
+    expires_ms: int
+    """In milliseconds since 1970."""
+
 
 _PAIR = re.compile(r"([A-Za-z]+)=([!-~ \t\r\n]*)")
 _AUTH = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)")
@@ -37,28 +54,38 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 class OAuthBearerServer:
     """It is one exchange at the server's end."""
 
-    def __init__(self, verify: TokenVerifier) -> None:
-        self._verify = verify
+    def __init__(self) -> None:
         self._is_over = False
+        self._authzid: str | None = None
 
-    def step(self, data: bytes) -> Done | Failed:
-        """Take in the message of the client; return what comes of it."""
+    def step(self, data: bytes) -> TokenCheck | Failed:
+        """Take in the message of the client; return what is to be judged."""
         if self._is_over:
             return Failed("a second message of OAUTHBEARER")
         self._is_over = True
         try:
-            authzid, token = read_token(data)
+            self._authzid, token = read_token(data)
         except SaslSyntaxError as error:
             return Failed(str(error))
-        try:
-            name, expires_ms = self._verify(token)
-        except Exception as error:  # Whatever a verifier trips over, the token is not believed.
-            return Failed(f"the token is refused: {type(error).__name__}: {str(error)[:200]}")
-        if not 1 <= len(name) <= PRINCIPAL_CHARS_MAX or not name.isprintable():
-            return Failed("the token names nobody, or nobody who can be printed")
-        if authzid not in ("", name):
-            return Failed(f"user {name} wants to be another one")
-        return Done(name, expires_ms=expires_ms)
+        return TokenCheck(token)
+
+    def judged(self, found: TokenHolder | Exception) -> Done | Failed:
+        """Take in what the judge has found; return what comes of it.
+
+        :param found: with an exception the token is not believed. Its text is for the log, and must
+            not quote the token.
+        """
+        authzid, self._authzid = self._authzid, None
+        if authzid is None:
+            return Failed("nothing was to be judged")
+        if isinstance(found, Exception):
+            text = str(found)[:CAUSE_CHARS_MAX]
+            return Failed(f"the token is refused: {type(found).__name__}: {text}")
+        if not is_legal_user(found.name):
+            return Failed("no user can have the name in the token")
+        if authzid not in ("", found.name):
+            return Failed(f"user {found.name} wants to be another one")
+        return Done(found.name, expires_ms=found.expires_ms)
 
 
 class OAuthBearerClient:

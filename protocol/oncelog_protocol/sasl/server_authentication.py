@@ -21,7 +21,11 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages.authentication import AuthenticateResponse
 from oncelog_protocol.sasl.credential import Mechanism
-from oncelog_protocol.sasl.oauth_bearer import OAuthBearerServer, TokenVerifier
+from oncelog_protocol.sasl.oauth_bearer import (
+    OAuthBearerServer,
+    TokenCheck,
+    TokenHolder,
+)
 from oncelog_protocol.sasl.outcomes import Continue, Done, Failed
 from oncelog_protocol.sasl.plain import PasswordCheck, PlainServer
 from oncelog_protocol.sasl.scram_messages import nonce_text
@@ -34,14 +38,6 @@ FAILURE_TEXT = "authentication failed: the user name, the password or the token 
 """The one text for every cause."""
 
 
-def no_verifier(token: str) -> tuple[str, int]:
-    """Judge tokens where nobody can.
-
-    :raises LookupError: always.
-    """
-    raise LookupError("nobody here can judge a token")
-
-
 @dataclass(frozen=True, slots=True)
 class SaslPorts:
     """It is what a listener takes, and whom its machines ask."""
@@ -50,7 +46,6 @@ class SaslPorts:
     look_up: CredentialLookup
     cluster_secret: bytes = field(repr=False)
     """Names without a user get their salts from it; the same on all brokers."""
-    verify_token: TokenVerifier = no_verifier
 
     def taken(self, encrypted: bool) -> list[Mechanism]:
         """Return the mechanisms that a connection may use."""
@@ -74,7 +69,7 @@ class ServerAuthentication:
         self._again = again
         self._mechanism: Mechanism | None = None
         self._machine: ScramServer | PlainServer | OAuthBearerServer | None = None
-        self._checking: PlainServer | None = None
+        self._checking: PlainServer | OAuthBearerServer | None = None
         self._messages = 0
         self._refused = 0
         self._is_over = False
@@ -84,10 +79,13 @@ class ServerAuthentication:
         """Return the mechanism that the peer has named; "" before it has."""
         return str(self._mechanism or "")
 
-    def step(self, mechanism: str, data: bytes) -> Continue | Done | Failed | PasswordCheck:
+    def step(
+        self, mechanism: str, data: bytes
+    ) -> Continue | Done | Failed | PasswordCheck | TokenCheck:
         """Take in a request of the peer; return what comes of it.
 
-        Of a :class:`PasswordCheck` what it has found goes to :meth:`checked`, before anything else.
+        Before anything else what a :class:`PasswordCheck` has found goes to :meth:`checked`, and
+        what the judge of a :class:`TokenCheck` has found to :meth:`judged`.
         """
         self._messages += 1
         if self._is_over or self._checking is not None:
@@ -102,20 +100,28 @@ class ServerAuthentication:
             machine = self._machine = self._new_machine(self._mechanism)
         elif mechanism != self._mechanism:
             return self._illegal("another mechanism within an exchange")
-        if not isinstance(machine, PlainServer):
+        if isinstance(machine, ScramServer):
             return self._settled(machine.step(data))
         outcome = machine.step(data)
-        if isinstance(outcome, PasswordCheck):
-            self._checking = machine
-            return outcome
-        return self._settled(outcome)
+        if isinstance(outcome, Failed):
+            return self._settled(outcome)
+        self._checking = machine
+        return outcome
 
     def checked(self, holds: bool) -> Continue | Done | Failed:
         """Take in what the check of a password has found; return what comes of it."""
         machine, self._checking = self._checking, None
-        if machine is None or self._is_over:
+        if not isinstance(machine, PlainServer) or self._is_over:
             return self._illegal("nothing was to be checked")
         return self._settled(machine.checked(holds))
+
+    def judged(self, found: TokenHolder | Exception) -> Continue | Done | Failed:
+        """Take in what the judge of a token has found, by an exception that it is not believed;
+        return what comes of it."""
+        machine, self._checking = self._checking, None
+        if not isinstance(machine, OAuthBearerServer) or self._is_over:
+            return self._illegal("nothing was to be judged")
+        return self._settled(machine.judged(found))
 
     def _settled(self, outcome: Continue | Done | Failed) -> Continue | Done | Failed:
         self._is_over = not isinstance(outcome, Continue)
@@ -128,7 +134,7 @@ class ServerAuthentication:
         if mechanism is Mechanism.PLAIN:
             return PlainServer(ports.look_up, ports.cluster_secret)
         if mechanism is Mechanism.OAUTHBEARER:
-            return OAuthBearerServer(ports.verify_token)
+            return OAuthBearerServer()
         return ScramServer(mechanism, ports.look_up, ports.cluster_secret, self._nonce)
 
     def _refuse(self, mechanism: str) -> Failed:

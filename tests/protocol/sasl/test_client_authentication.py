@@ -13,7 +13,7 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages.authentication import AuthenticateRequest, AuthenticateResponse
 from oncelog_protocol.sasl.client_authentication import ClientAuthentication, MechanismClient
 from oncelog_protocol.sasl.credential import KeptKeys, Mechanism
-from oncelog_protocol.sasl.oauth_bearer import OAuthBearerClient
+from oncelog_protocol.sasl.oauth_bearer import OAuthBearerClient, TokenCheck, TokenHolder
 from oncelog_protocol.sasl.outcomes import Done, Failed
 from oncelog_protocol.sasl.plain import PasswordCheck, PlainClient
 from oncelog_protocol.sasl.scram_client import ScramClient
@@ -33,13 +33,15 @@ def machine(mechanism: Mechanism, password: str = "pencil") -> MechanismClient:
 
 def judged(client: ClientAuthentication, *taken: Mechanism) -> tuple[Done | Failed, object]:
     """Run both ends against each other; return how it has ended for the client and the server."""
-    ports = SaslPorts(taken, look_up, SECRET, lambda token: (token, 5000))
+    ports = SaslPorts(taken, look_up, SECRET)
     server = ServerAuthentication(ports, nonce=SERVER_NONCE, encrypted=True)
     step: AuthenticateRequest | Done | Failed = client.start()
     while isinstance(step, AuthenticateRequest):
         outcome = server.step(step.mechanism, step.data)
         if isinstance(outcome, PasswordCheck):
             outcome = server.checked(outcome.holds())
+        elif isinstance(outcome, TokenCheck):
+            outcome = server.judged(TokenHolder(outcome.token, 5000))
         step = client.step(server.answer(outcome, session_ms=5000))
     return step, outcome
 

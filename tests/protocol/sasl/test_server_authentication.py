@@ -13,6 +13,7 @@ from oncelog_protocol.errors import (
     UnsupportedSaslMechanismError,
 )
 from oncelog_protocol.sasl.credential import KeptKeys, Mechanism
+from oncelog_protocol.sasl.oauth_bearer import TokenCheck, TokenHolder
 from oncelog_protocol.sasl.outcomes import Continue, Done, Failed
 from oncelog_protocol.sasl.plain import PasswordCheck
 from oncelog_protocol.sasl.scram_client import ScramClient
@@ -20,13 +21,12 @@ from oncelog_protocol.sasl.server_authentication import (
     FAILURE_TEXT,
     SaslPorts,
     ServerAuthentication,
-    no_verifier,
 )
 from support.sasl import CLIENT_NONCE, SECRET, SERVER_NONCE, look_up, sent
 
 SCRAM = "SCRAM-SHA-256"
 PLAIN = b"\0user\0pencil"
-PORTS = SaslPorts(tuple(Mechanism), look_up, SECRET, lambda token: (token, 5000))
+PORTS = SaslPorts(tuple(Mechanism), look_up, SECRET)
 TOKEN = b"n,,\x01auth=Bearer user\x01\x01"
 
 
@@ -48,7 +48,9 @@ def is_last(outcome: object) -> bool:
     return outcome.is_last
 
 
-def by_scram(server: ServerAuthentication) -> Continue | Done | Failed | PasswordCheck:
+def by_scram(
+    server: ServerAuthentication,
+) -> Continue | Done | Failed | PasswordCheck | TokenCheck:
     peer = client()
     return server.step(SCRAM, sent(peer.step(sent(server.step(SCRAM, peer.start())))))
 
@@ -59,12 +61,18 @@ def by_password(server: ServerAuthentication, data: bytes = PLAIN) -> Continue |
     return server.checked(check.holds())
 
 
+def by_token(server: ServerAuthentication) -> Continue | Done | Failed:
+    check = server.step("OAUTHBEARER", TOKEN)
+    assert isinstance(check, TokenCheck)
+    return server.judged(TokenHolder(check.token, 5000))
+
+
 def test_each_mechanism_says_who_it_is() -> None:
     scram = by_scram(new_server())
     assert isinstance(scram, Done)
     assert scram.name == "user"
     assert by_password(new_server()) == Done("user")
-    assert new_server().step("OAUTHBEARER", TOKEN) == Done("user", expires_ms=5000)
+    assert by_token(new_server()) == Done("user", expires_ms=5000)
 
 
 @pytest.mark.parametrize("other", ["SCRAM-SHA-512", "PLAIN", "", "scram-sha-256"])
@@ -127,6 +135,7 @@ def test_nothing_is_heard_after_the_end() -> None:
     failed.step("OAUTHBEARER", b"")
     assert error_of(failed.step("OAUTHBEARER", TOKEN)) is IllegalSaslStateError
     assert isinstance(new_server().checked(True), Failed)
+    assert isinstance(new_server().judged(TokenHolder("user", 5000)), Failed)
 
 
 @pytest.mark.hostile(33)
@@ -136,7 +145,7 @@ def test_who_authenticates_again_is_the_same() -> None:
     for outcome in (
         by_scram(new_server(again="admin")),
         by_password(new_server(again="admin")),
-        new_server(again="admin").step("OAUTHBEARER", TOKEN),
+        by_token(new_server(again="admin")),
     ):
         assert error_of(outcome) is SaslAuthenticationFailedError
         assert is_last(outcome)
@@ -170,11 +179,13 @@ def test_answers_of_an_exchange_that_goes_well() -> None:
 
 
 @pytest.mark.cve("OAUTHBEARER")
-def test_a_listener_without_a_judge_believes_no_token() -> None:
-    ports = SaslPorts((Mechanism.OAUTHBEARER,), look_up, SECRET)
-    assert isinstance(new_server(ports).step("OAUTHBEARER", TOKEN), Failed)
-    with pytest.raises(LookupError):
-        no_verifier("x")
+def test_what_was_found_of_a_password_makes_no_token_good() -> None:
+    server = new_server()
+    assert isinstance(server.step("OAUTHBEARER", TOKEN), TokenCheck)
+    assert isinstance(server.checked(True), Failed)
+    other = new_server()
+    assert isinstance(other.step("PLAIN", PLAIN), PasswordCheck)
+    assert isinstance(other.judged(TokenHolder("user", 5000)), Failed)
 
 
 def test_the_nonce_is_looked_at_before_anything() -> None:

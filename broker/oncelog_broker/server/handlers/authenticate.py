@@ -9,7 +9,7 @@ Rules
   authenticate again before (KIP-368); somebody else may not.
 * A user who is changed while an exchange is under way fails it: the password may be the old one.
 * Passwords are checked in threads, of which there are few: whoever comes when too many wait is told
-  to come again.
+  to come again. So it is with the judge of tokens.
 * The data of an exchange is never logged, and neither is the cause told to the peer [S7].
 """
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from oncelog_broker.server.guessing_hosts import GUESS_S, GuessingHosts
 from oncelog_broker.server.peer_identity import NOBODY_KNOWN
@@ -24,6 +25,7 @@ from oncelog_broker.server.request import ConnectionState, RequestContext
 from oncelog_broker.server.users import Users
 from oncelog_protocol.errors import BrokerNotAvailableError, IllegalSaslStateError
 from oncelog_protocol.messages.authentication import AuthenticateRequest, AuthenticateResponse
+from oncelog_protocol.sasl.oauth_bearer import TokenCheck, TokenHolder
 from oncelog_protocol.sasl.outcomes import Done, Failed
 from oncelog_protocol.sasl.plain import PasswordCheck
 from oncelog_protocol.sasl.scram_messages import NONCE_BYTES
@@ -43,6 +45,18 @@ CHECKS_MAX = 32
 CHECK_THREADS = 2
 
 
+class TokenJudge(Protocol):
+    """It tells tokens that are to be believed from all others."""
+
+    async def judge(self, token: str) -> TokenHolder:
+        """Return whom a token names.
+
+        :raises BrokerNotAvailableError: too many tokens wait to be judged.
+        :raises Exception: it is not believed; the text, for the log, does not quote it.
+        """
+        ...
+
+
 SaslOfListeners = Callable[[str], SaslPorts | None]
 """It returns what a listener takes, by its name; None: nobody authenticates there."""
 
@@ -51,6 +65,7 @@ class AuthenticateHandler:
     """It authenticates the peers of all listeners.
 
     :param users: tells whether what an exchange was begun by still holds at its end.
+    :param tokens: judges tokens; None: no token is believed.
     :param reauth_ms_max: ``connections_max_reauth_ms``; 0: sessions last for ever.
     """
 
@@ -62,12 +77,14 @@ class AuthenticateHandler:
         entropy: Entropy,
         clock: WallClock,
         reauth_ms_max: int,
+        tokens: TokenJudge | None = None,
     ) -> None:
         self._sasl = sasl
         self._users = users
         self._entropy = entropy
         self._clock = clock
         self._reauth_ms_max = reauth_ms_max
+        self._tokens = tokens
         self._threads = Threads(CHECK_THREADS, "passwords")
         self._checking = 0
         self._guessing = GuessingHosts()
@@ -78,7 +95,7 @@ class AuthenticateHandler:
         """Take one message of the exchange.
 
         :raises IllegalSaslStateError: the listener authenticates nobody.
-        :raises BrokerNotAvailableError: too many passwords wait.
+        :raises BrokerNotAvailableError: too many passwords or tokens wait.
         """
         connection = context.connection
         authentication = connection.authentication
@@ -88,6 +105,8 @@ class AuthenticateHandler:
         outcome = authentication.step(request.mechanism, request.data)
         if isinstance(outcome, PasswordCheck):
             outcome = authentication.checked(await self._holds(outcome))
+        elif isinstance(outcome, TokenCheck):
+            outcome = authentication.judged(await self._judged(outcome))
         if isinstance(outcome, Done) and not self._holds_still(connection, outcome):
             outcome = Failed(f"{outcome.name} has changed during the exchange")
         if isinstance(outcome, Done):
@@ -124,6 +143,16 @@ class AuthenticateHandler:
             return await self._threads.call(check.holds)
         finally:
             self._checking -= 1
+
+    async def _judged(self, check: TokenCheck) -> TokenHolder | Exception:
+        if self._tokens is None:
+            return LookupError("nobody here can judge a token")
+        try:
+            return await self._tokens.judge(check.token)
+        except BrokerNotAvailableError:
+            raise
+        except Exception as error:  # Whatever a judge trips over, the token is not believed.
+            return error
 
     def _done(
         self, context: RequestContext, authentication: ServerAuthentication, done: Done
