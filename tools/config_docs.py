@@ -196,7 +196,7 @@ def default_of(field: FieldInfo) -> str:
     if value in ({}, [], None, ""):
         return ""
     if isinstance(value, list):
-        return ", ".join(f"`{item.name}`" for item in value)
+        return ", ".join(f"`{getattr(item, 'name', item)}`" for item in value)
     return f"`{as_text(value)}`"
 
 

@@ -21,6 +21,7 @@ import json
 import logging
 from collections.abc import Awaitable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from oncelog_broker.clock_watch import ClockWatch
 from oncelog_broker.config import BrokerConfig, ConfigError
@@ -61,6 +62,7 @@ from oncelog_broker.server.safeguards import SecuritySafeguards
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
 from oncelog_broker.server.users import SECRET_BYTES, Users
+from oncelog_broker.token_settings import takes_tokens, token_judge
 from oncelog_controller.broker_lifecycle import BrokerLifecycle, DuplicateBrokerIdError
 from oncelog_controller.campaign import elected_in
 from oncelog_controller.clock_exchange import ClockExchange
@@ -87,6 +89,9 @@ from oncelog_runtime.files import Files
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
+if TYPE_CHECKING:
+    from oncelog_broker.server.oidc.token_judge import TokenJudge
+
 logger = get_logger(__name__)
 
 SESSION_FILE = SESSION
@@ -110,6 +115,9 @@ class Broker:
 
     :param metadata_store: not started yet; the broker starts and closes it.
     """
+
+    tokens: TokenJudge | None = None
+    """It judges tokens, from the start on, where a listener takes them."""
 
     def __init__(
         self,
@@ -335,6 +343,9 @@ class Broker:
         self.phase = BrokerPhase.BINDING
         await self._bind()
         check_directories(self.files, self.config)
+        if takes_tokens(self.config):
+            self.tokens = await token_judge(self.config, self.files, self._wall_clock)
+            self.tasks.spawn("token keys", self.tokens.run())
         self.phase = BrokerPhase.CONNECTING
         await self._store.start()
         self.lifecycle = lifecycle = self._make_lifecycle()
@@ -511,6 +522,7 @@ class Broker:
             entropy=self._entropy.fork("authentication"),
             clock=self._wall_clock,
             reauth_ms_max=self.config.connections_max_reauth_ms,
+            tokens=self.tokens,
         )
 
     def _users_changed(self, names: frozenset[str]) -> None:

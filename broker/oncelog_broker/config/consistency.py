@@ -21,6 +21,8 @@ ZOOKEEPER_PAIRS = (
     ("zookeeper_password_file", "zookeeper_user"),
 )
 """None of them goes without its other."""
+TOKENS = "OAUTHBEARER"
+TOKEN_SETTINGS = ("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_jwks_file", "oidc_ca_file")
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 NUMBER_MAX = 2**63 - 1
 """This is the bound of topic settings too. Far above it times could not be counted in seconds any
@@ -42,6 +44,7 @@ def problems(values: Mapping[str, Any], topic_defaults: Mapping[str, str]) -> li
         *_of_super_users(values),
         *_of_inter_broker_user(values),
         *_of_zookeeper(values),
+        *_of_tokens(values),
         *_of_times(values),
         *_of_topic_defaults(topic_defaults),
     ]
@@ -121,9 +124,10 @@ def _of_tls(values: Mapping[str, Any]) -> Iterator[Problem]:
         def problem(setting: str, text: str, remedy: str, index: int = index) -> Problem:
             return Problem(f"listeners.{index}.{setting}", text, remedy)
 
-        if "PLAIN" in listener["sasl_mechanisms"] and listener["tls_certificate_file"] is None:
-            text = "PLAIN shows the password, and the listener has no TLS"
-            yield problem("sasl_mechanisms", text, "Set tls_certificate_file, or use SCRAM")
+        for mechanism, secret in (("PLAIN", "the password"), (TOKENS, "the token")):
+            if mechanism in listener["sasl_mechanisms"] and not listener["tls_certificate_file"]:
+                text = f"{mechanism} shows {secret}, and the listener has no TLS"
+                yield problem("sasl_mechanisms", text, "Set tls_certificate_file, or use SCRAM")
         if listener["tls_certificate_file"] is None:
             for setting in TLS_FILES:
                 if listener[setting] is not None:
@@ -215,6 +219,31 @@ def _is_here(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host in LOOPBACK_HOSTS
+
+
+def _of_tokens(values: Mapping[str, Any]) -> Iterator[Problem]:
+    taking = [each for each in values["listeners"] if TOKENS in each["sasl_mechanisms"]]
+    if not taking:
+        for setting in TOKEN_SETTINGS:
+            if values[setting] is not None:
+                text = f"no listener has {TOKENS} among its sasl_mechanisms"
+                yield Problem(setting, text, "Add it there, or remove this", ["listeners"])
+        return
+    if any(each["name"] == values["inter_broker_listener"] for each in taking):
+        text = f"brokers do not authenticate to each other by {TOKENS}"
+        involved = ["inter_broker_listener"]
+        yield Problem("listeners", text, "Take tokens on another listener", involved)
+    for setting in ("oidc_issuer", "oidc_audience"):
+        if values[setting] is None:
+            text = f"is required, since a listener has {TOKENS}: without it any token would do"
+            yield Problem(setting, text, "Set it", ["listeners"])
+    if (values["oidc_jwks_url"] is None) == (values["oidc_jwks_file"] is None):
+        text = f"a listener has {TOKENS}, and the issuer's keys come from one place"
+        remedy = "Set either oidc_jwks_url or oidc_jwks_file"
+        yield Problem("oidc_jwks_url", text, remedy, ["oidc_jwks_file", "listeners"])
+    if values["oidc_ca_file"] is not None and values["oidc_jwks_url"] is None:
+        text = "it is for oidc_jwks_url, which is not set"
+        yield Problem("oidc_ca_file", text, "Remove it", ["oidc_jwks_url"])
 
 
 def _of_super_users(values: Mapping[str, Any]) -> Iterator[Problem]:

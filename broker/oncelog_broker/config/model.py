@@ -22,6 +22,9 @@ from oncelog_protocol.topic_config import TOPIC_SETTINGS
 
 MAP_ENTRIES_MAX = 100
 """The settings made while brokers run are kept in one node, and every broker is told of it."""
+TokenAlgorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
 UNSPECIFIED_HOSTS = ("", "0.0.0.0", "::", "[::]", "*")
 
 
@@ -62,9 +65,9 @@ class ListenerConfig(BaseModel):
     """This part of a peer's certificate names its user: the URI or DNS name of
     subjectAltName, the common name, or the whole distinguished name. The URI `oncelog:NAME`, as
     `oncelog tls make` writes it, is the user NAME; any other URI is the user's whole name."""
-    sasl_mechanisms: list[Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]] = []
-    """Peers authenticate by one of these before anything else; PLAIN needs TLS. Empty: by their
-    certificates, or not at all."""
+    sasl_mechanisms: list[Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"]] = []
+    """Peers authenticate by one of these before anything else; PLAIN and OAUTHBEARER need TLS.
+    Empty: by their certificates, or not at all."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -122,6 +125,25 @@ class BrokerConfig(BaseModel):
     connections_max_reauth_ms: int = Field(default=0, ge=0)
     """A peer that authenticated by SASL has to do so again within this time, or its connection
     ends. 0: it need not."""
+
+    # ---- Tokens
+    oidc_issuer: str | None = Field(default=None, min_length=1, max_length=limits.NAME_CHARS_MAX)
+    """With OAUTHBEARER tokens of this issuer are believed: their iss, letter by letter."""
+    oidc_audience: str | None = Field(default=None, min_length=1, max_length=limits.NAME_CHARS_MAX)
+    """Tokens must be for this audience: their aud, or one of it."""
+    oidc_jwks_url: str | None = None
+    """The issuer's public keys are fetched from this URL as a JWK set, over https. Redirects are
+    not followed. While it is not to be had, the keys of before serve."""
+    oidc_jwks_file: str | None = None
+    """The issuer's public keys are in this file as a JWK set, instead of at a URL. A new file is
+    taken within ten seconds."""
+    oidc_ca_file: str | None = None
+    """The certificate at oidc_jwks_url is verified by the CAs in this file, as PEM. Default: by the
+    system's."""
+    oidc_principal_claim: str = Field(default="sub", min_length=1, max_length=128)
+    """This claim of a token is the user's name: 1 to 128 letters, digits and . _ @ + -"""
+    oidc_algorithms: list[TokenAlgorithm] = Field(default=["RS256", "ES256"], min_length=1)
+    """Tokens may be signed by these algorithms. None of them has a secret that both sides know."""
 
     # ---- ZooKeeper
     zookeeper_connect: str = Field(default="", max_length=4096)

@@ -59,6 +59,9 @@ class BrokerMetrics:
         lifecycle = broker.lifecycle
         page.add(c.BROKER_REGISTRATIONS, lifecycle.registrations if lifecycle is not None else 0)
         page.add(c.STORE_CONNECTED, broker.metadata_store.state is SessionState.CONNECTED)
+        tokens = broker.tokens
+        page.add(c.TOKEN_KEYS, len(tokens.keys) if tokens is not None else 0)
+        page.add(c.TOKEN_KEY_FAILURES, tokens.keys.failures if tokens is not None else 0)
         page.add(c.CLOCK_LEAPS, broker.clock.leaps)
         page.add(c.CLOCK_ERROR, broker.clock.error_ms / 1000)
         page.add_histogram(c.LOOP_LAG, self.loop_lag)

@@ -75,6 +75,13 @@ BROKER_REGISTRATIONS = _counter(
 STORE_CONNECTED = _gauge(
     "oncelog_zookeeper_connected", "1 while the ZooKeeper session has contact, else 0."
 )
+TOKEN_KEYS = _gauge(
+    "oncelog_token_keys", "Keys by which tokens are verified; 0 where no listener takes tokens."
+)
+TOKEN_KEY_FAILURES = _counter(
+    "oncelog_token_key_failures_total",
+    "Looks for new keys of tokens that failed, at their URL or in their file. Former keys serve.",
+)
 CLOCK_LEAPS = _counter(
     "oncelog_clock_leaps_total",
     "Leaps of the wall clock here: it parted from the monotonic clock, or from other brokers.",
@@ -546,7 +553,7 @@ TRANSACTION_ENDING = _gauge(
 CATALOGUE: Mapping[str, tuple[Metric, ...]] = {
     "Broker": (
         *(BROKER_INFO, BROKER_PHASE, BROKER_READY, BROKER_REGISTRATIONS, STORE_CONNECTED),
-        *(CLOCK_LEAPS, CLOCK_ERROR),
+        *(CLOCK_LEAPS, CLOCK_ERROR, TOKEN_KEYS, TOKEN_KEY_FAILURES),
         *(LOOP_LAG, LOOP_HELD, LOOP_HELD_SECONDS),
         *(TASKS, ASSERTIONS_FAILED, SCRAPE_ERRORS, SCRAPE_SECONDS),
     ),

@@ -202,6 +202,44 @@ def test_settings_of_sasl_go_together() -> None:
     assert keys(inter_broker_user="b") == ["inter_broker_user"]
 
 
+GIVEN = {"broker_id": 1, "log_dirs": ["/d"]}
+BEARER = {"name": "tokens", "sasl_mechanisms": ["OAUTHBEARER"], **FILES}
+OIDC = {"oidc_issuer": "https://x", "oidc_audience": "a", "oidc_jwks_file": "/keys.json"}
+
+
+@pytest.mark.cve("OAUTHBEARER")
+def test_tokens_need_an_issuer_an_audience_and_keys() -> None:
+    listeners = [{"name": "internal"}, BEARER]
+    fine = {**GIVEN, "listeners": listeners, **OIDC}
+    config = BrokerConfig.model_validate(fine)
+    assert (config.oidc_principal_claim, config.oidc_algorithms) == ("sub", ["RS256", "ES256"])
+    assert keys(listeners=listeners) == ["oidc_issuer", "oidc_audience", "oidc_jwks_url"]
+    for name, wrong in (("oidc_jwks_file", "oidc_jwks_url"), ("oidc_audience", "oidc_audience")):
+        assert keys(listeners=listeners, **{**OIDC, name: None}) == [wrong]
+    both = {**OIDC, "oidc_jwks_url": "https://x/keys"}
+    assert keys(listeners=listeners, **both) == ["oidc_jwks_url"]
+    assert keys(listeners=listeners, **OIDC, oidc_ca_file="/ca.pem") == ["oidc_ca_file"]
+    assert keys(**OIDC) == ["oidc_issuer", "oidc_audience", "oidc_jwks_file"]
+
+
+def test_tokens_are_taken_over_tls_and_from_clients_alone() -> None:
+    plain = {"name": "tokens", "sasl_mechanisms": ["OAUTHBEARER"]}
+    wrong = keys(listeners=[{"name": "internal"}, plain], **OIDC)
+    assert wrong == ["listeners.1.sasl_mechanisms"]
+    between = {**BEARER, "name": "internal", "tls_client_ca_file": "/ca"}
+    user = {"inter_broker_user": "b", "inter_broker_password_file": "/p"}
+    assert keys(listeners=[between], **user, **OIDC) == ["listeners"]
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS256", "HS512", "rs256", "RS1", ""])
+@pytest.mark.hostile(29)
+def test_no_algorithm_has_a_secret_of_both_sides(algorithm: str) -> None:
+    with pytest.raises(ValidationError, match="Input should be 'RS256', 'RS384'"):
+        BrokerConfig.model_validate({**GIVEN, "oidc_algorithms": ["RS256", algorithm]})
+    with pytest.raises(ValidationError):
+        BrokerConfig.model_validate({**GIVEN, "oidc_algorithms": []})
+
+
 def test_settings_of_the_metrics_port_go_together() -> None:
     files = {"metrics_tls_certificate_file": "/c", "metrics_tls_key_file": "/k"}
     token = {"metrics_token_file": "/t"}

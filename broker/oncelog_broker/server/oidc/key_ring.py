@@ -3,7 +3,7 @@
 Rules
 -----
 * The source is asked again and again, and once for an id that no key has, since issuers change
-  their keys; but never twice within the source's pause, however many ids somebody makes up [S21].
+  their keys; but never twice within the source's pause, however many ids somebody makes up [S31].
 * What cannot be had or read changes nothing: the keys that there are still serve, and the log has a
   line. Without any key no token is believed.
 * Who asks for a key that is not there waits for a fetch that is under way, for a while. Of these

@@ -3,7 +3,7 @@
 Rules
 -----
 * The algorithm is one of the settings, and the key is the issuer's own, found by its id. What a
-  header says of other keys or places is refused, not followed [S20].
+  header says of other keys or places is refused, not followed [S30].
 * ``iss`` is the issuer, letter by letter; ``aud`` holds the audience; ``exp`` is there and ahead;
   ``nbf``, if it is there, is past. Clocks may differ by a minute.
 * A text says what is wrong, and never quotes the token [S7].
