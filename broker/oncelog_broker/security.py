@@ -102,7 +102,7 @@ def inter_broker_dialer(config: BrokerConfig, clock: WallClock, entropy: Entropy
     encrypted = listener.tls_certificate_file is not None
     mechanisms = [Mechanism(each) for each in listener.sasl_mechanisms]
 
-    def begin() -> ClientAuthentication:
+    async def begin() -> ClientAuthentication:
         machines: list[MechanismClient] = []
         for mechanism in mechanisms:
             if mechanism is Mechanism.PLAIN:

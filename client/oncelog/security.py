@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from oncelog.core.identification import Identification, PasswordUser
+from oncelog.core.identification import (
+    Identification,
+    PasswordUser,
+    TokenMaker,
+    TokenUser,
+)
 from oncelog.core.secured_dialer import SecuredDialer, TlsSource
 from oncelog.errors import ConfigurationError
 from oncelog_protocol.errors import UnacceptableCredentialError
@@ -29,13 +33,15 @@ from oncelog_runtime.tls_contexts import GivenTls
 __all__ = ["NAMED_OPTIONS", "MechanismOption", "PathOption", "Security", "TokenOption"]
 
 PathOption = str | os.PathLike[str]
-TokenOption = str | Callable[[], str]
-"""A function is called on the client's loop whenever a token is needed: it must return at once."""
+TokenOption = str | TokenMaker
+"""A function is called on the client's loop whenever a token is needed. One that has to wait, for
+an answer of the issuer say, is a coroutine function, and has less than five seconds when a
+connection is opened; any other must return at once."""
 MechanismOption = Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"]
 
 _FILES_OF_TLS = ("ca_file", "certificate_file", "key_file", "key_password_file")
 _TLS = (*_FILES_OF_TLS, "server_name", "ssl_context")
-_PATHS = ("ca_file", "certificate_file", "key_file", "key_password_file", "password_file")
+_PATHS = (*_FILES_OF_TLS, "password_file", "token_file")
 _USER = ("username", "password", "password_file")
 
 
@@ -65,7 +71,10 @@ class Security:
     """How the user is proven; without it by SCRAM-SHA-256, or SCRAM-SHA-512 if the brokers have
     that alone. With a token it is OAUTHBEARER."""
     token: TokenOption | None = field(default=None, repr=False)
-    """It is sent as it is (RFC 7628): a text, or a function that returns one which still holds."""
+    """It is sent as it is (RFC 7628): a text, or a function that returns one which still holds, and
+    may be a coroutine function. It is asked again before a session ends (KIP-368)."""
+    token_file: PathOption | None = None
+    """The token is in this file, which is read again each time. Its owner alone may read it."""
     tls: Literal[True] | None = None
     """True asks for TLS without another option of it."""
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
@@ -102,9 +111,14 @@ class Security:
         """Return the mechanisms of SASL that are tried, the best first; none: there is no user."""
         if self.mechanism is not None:
             return (Mechanism(self.mechanism),)
-        if self.token is not None:
+        if self.has_token:
             return (Mechanism.OAUTHBEARER,)
         return tuple(SCRAM_HASHES) if self.username is not None else ()
+
+    @property
+    def has_token(self) -> bool:
+        """Return whether a token says who the client is."""
+        return self.token is not None or self.token_file is not None
 
     @property
     def needs_tls(self) -> bool:
@@ -135,13 +149,12 @@ class Security:
             )
         if not self.mechanisms:
             return dialer
-        user = None
+        user: PasswordUser | TokenUser = TokenUser(self.token, _text(self.token_file))
         if self.username is not None:
             user = PasswordUser(self.username, self.password, _text(self.password_file))
         found = Identification(
             self.mechanisms,
             user,
-            self.token,
             encrypted=self.encrypted,
             entropy=(entropy or SystemEntropy()).fork("sasl"),
         )
@@ -220,7 +233,9 @@ def _check_together(given: Security) -> None:
     named = [each for each in _USER if getattr(given, each) is not None]
     if given.password is not None and given.password_file is not None:
         raise ConfigurationError("security: password and password_file: give one of them")
-    if given.token is not None and named:
+    if given.token is not None and given.token_file is not None:
+        raise ConfigurationError("security: token and token_file: give one of them")
+    if given.has_token and named:
         raise ConfigurationError(f"security: token and {named[0]}: the token says who this is")
     if named and given.username is None:
         raise ConfigurationError(f"security: {named[0]} without username: whose is it?")
@@ -231,8 +246,10 @@ def _check_together(given: Security) -> None:
     if given.mechanism is None:
         return
     by_token = given.mechanism == Mechanism.OAUTHBEARER
-    if by_token and given.token is None:
-        raise ConfigurationError(f"security: mechanism={given.mechanism!r} needs a token")
+    if by_token and not given.has_token:
+        raise ConfigurationError(
+            f"security: mechanism={given.mechanism!r} needs a token: give token_file, or token"
+        )
     if not by_token and given.username is None:
         raise ConfigurationError(
             f"security: mechanism={given.mechanism!r} needs username and password"

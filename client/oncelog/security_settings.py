@@ -24,9 +24,9 @@ _KAFKA = {
     "sasl_username": "username",
     "sasl_password": "password",
 }
-_USER = ("username", "password", "password_file", "mechanism", "token")
-_SECRETS = ("password", "password_file")
-"""A later one goes before the other."""
+_USER = ("username", "password", "password_file", "mechanism", "token", "token_file")
+_SECRETS = (("password", "password_file"), ("token", "token_file"))
+"""Of two a later one goes before the other."""
 _PROTOCOL = "security_protocol"
 _TO_PEM = (
     "Java's key stores are not read, PEM is: keytool -importkeystore -srckeystore store.jks"
@@ -55,6 +55,17 @@ _REFUSED = {
     "ssl_key_password": "write the password into a file, and give key_password_file",
     "enable_ssl_certificate_verification": _ALWAYS,
     "ssl_endpoint_identification_algorithm": _ALWAYS,
+    **dict.fromkeys(
+        (
+            "sasl_oauthbearer_token_endpoint_url",
+            "sasl_oauthbearer_config",
+            "sasl_oauthbearer_method",
+        ),
+        "no client fetches tokens from a URL of its settings: give token_file, which something else"
+        " keeps fresh, or a function of yours as token",
+    ),
+    "sasl_login_callback_handler_class": "no class is loaded: give token_file, or a function of"
+    " yours as token",
     "sasl_jaas_config": "JAAS is Java's: give sasl.username, and sasl.password or password_file",
 }
 _HARMLESS = {
@@ -142,8 +153,9 @@ def combined(layers: Iterable[Mapping[str, Any]]) -> Security | None:
     for layer in layers:
         if layer.get("tls") is False:
             merged = {}
-        if any(each in layer for each in _SECRETS):
-            merged = {name: value for name, value in merged.items() if name not in _SECRETS}
+        for pair in _SECRETS:
+            if any(each in layer for each in pair):
+                merged = {name: value for name, value in merged.items() if name not in pair}
         merged |= {name: value for name, value in layer.items() if value is not False}
     for name in merged:
         if name not in NAMED_OPTIONS:

@@ -7,15 +7,24 @@ the connection is encrypted, and who this party says that it is, is the dialer's
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from oncelog_runtime.channel import ClientMachine, RequestChannel
+from oncelog_runtime.logs import LogEvent
 from oncelog_runtime.tls_contexts import ClientTls, GivenTls
 from oncelog_runtime.tls_errors import TlsError
 
 __all__ = ["PLAIN", "AuthenticatingDialer", "Dialer", "Exchange", "PlainDialer", "TlsDialer"]
+
+logger = logging.getLogger(__name__)
+
+AGAIN_S = 10.0
+"""After so long it is tried again to begin what could not be begun before a session ends."""
+Begin = Callable[[], Awaitable["Exchange"]]
 
 
 class Dialer(Protocol):
@@ -115,14 +124,20 @@ class Exchange(Protocol):
 class AuthenticatingDialer:
     """It opens channels as another dialer does, and says on each who this party is.
 
-    :param begin: returns a new exchange.
+    :param begin: returns a new exchange; it may have to wait for what is shown in it.
     :param chance: draws a number in [0, 1).
     """
 
     def __init__(
-        self, dialer: Dialer, begin: Callable[[], Exchange], chance: Callable[[], float]
+        self,
+        dialer: Dialer,
+        begin: Begin,
+        chance: Callable[[], float],
+        *,
+        again_s: float = AGAIN_S,
     ) -> None:
         self.dialer = dialer
+        self._again_s = again_s
         self._begin = begin
         self._chance = chance
 
@@ -131,12 +146,12 @@ class AuthenticatingDialer:
     ) -> RequestChannel:
         """Connect, shake hands and authenticate; see :class:`Dialer`.
 
-        What the exchange raises comes out as it is.
+        The exchange is begun when the peer has proved who it is. What it raises comes out as it is.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + connect_timeout_s
         channel = await self.dialer.open(host, port, machine, connect_timeout_s=connect_timeout_s)
-        session = _Session(channel, self._begin, self._chance)
+        session = _Session(channel, self._begin, self._chance, self._again_s)
         try:
             await session.begin(max(until_s - loop.time(), 0.001))
         except BaseException:
@@ -151,14 +166,16 @@ class _Session:
     def __init__(
         self,
         channel: RequestChannel,
-        begin: Callable[[], Exchange],
+        begin: Begin,
         chance: Callable[[], float],
+        again_s: float,
     ) -> None:
         self._channel = channel
+        self._again_s = again_s
         self._begin = begin
         self._chance = chance
-        self._exchange = begin()
         self._timer: asyncio.TimerHandle | None = None
+        self._beginning: asyncio.Task[None] | None = None
         channel.on_close.append(self._closed)
 
     async def begin(self, timeout_s: float) -> None:
@@ -167,38 +184,57 @@ class _Session:
         :raises TimeoutError: it took longer than ``timeout_s``.
         """
         async with asyncio.timeout(timeout_s):
-            request = self._exchange.start()
+            exchange = await self._begin()
+            request = exchange.start()
             while request is not None:
                 reply = await self._channel.call(request, timeout_s=timeout_s)
-                request = self._exchange.next(reply.message)
-        self._wait()
+                request = exchange.next(reply.message)
+        self._wait(exchange)
 
-    def _wait(self) -> None:
-        delay_ms = self._exchange.again_after_ms(self._chance())
-        if delay_ms and not self._channel.closed:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(delay_ms / 1000, self._again)
+    def _wait(self, exchange: Exchange) -> None:
+        delay_ms = exchange.again_after_ms(self._chance())
+        if delay_ms:
+            self._begin_in(delay_ms / 1000)
+
+    def _begin_in(self, seconds: float) -> None:
+        if not self._channel.closed:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._again)
 
     def _again(self) -> None:
-        self._exchange = self._begin()
-        self._channel.send(self._exchange.start(), callback=self._answered)
+        self._beginning = asyncio.get_running_loop().create_task(self._begin_again())
 
-    def _answered(self, reply: Any, error: BaseException | None) -> None:
+    async def _begin_again(self) -> None:
+        """Show who this is once more. Without anything to show the session goes on to its end, and
+        it is tried again: who gives tokens out may be away for a moment."""
+        try:
+            exchange = await self._begin()
+        except Exception as error:
+            logger.warning(
+                LogEvent("reauthentication_put_off", peer=self._channel.peer, error=error)
+            )
+            self._begin_in(self._again_s)
+            return
+        answered = partial(self._answered, exchange)
+        self._channel.send(exchange.start(), callback=answered)
+
+    def _answered(self, exchange: Exchange, reply: Any, error: BaseException | None) -> None:
         if error is not None:
             return  # the channel is dead
         try:
-            request = self._exchange.next(reply.message)
+            request = exchange.next(reply.message)
         except Exception as exc:
             self._channel.close(f"not authenticated again: {exc}")
             return
         if request is not None:
-            self._channel.send(request, callback=self._answered)
+            self._channel.send(request, callback=partial(self._answered, exchange))
         else:
-            self._wait()
+            self._wait(exchange)
 
     def _closed(self, _: BaseException | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._beginning is not None:
+            self._beginning.cancel()
 
 
 PLAIN = PlainDialer()

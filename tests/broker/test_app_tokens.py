@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,42 @@ async def test_a_connection_ends_with_its_token(tmp_path: Path) -> None:
         assert cluster.known("app") == 1
         await eventually(lambda: channel.closed)  # it does not authenticate again
         assert cluster.known("app") == 0
+
+
+@pytest.mark.slow
+async def test_producing_and_consuming_go_on_from_token_to_token(tmp_path: Path) -> None:
+    made: list[str] = []
+    async with TokenCluster(tmp_path, 1) as cluster, cluster.admin() as admin:
+        await cluster.create_topic("t")
+        rights = may("TOPIC", "t", "READ", "WRITE")
+        (await admin.create_acls(rights)).raise_for_errors()
+
+        async def token() -> str:
+            await asyncio.sleep(0.01)  # as if somebody else were asked for it
+            made.append(cluster.token(lasts_s=8))
+            return made[-1]
+
+        security = cluster.security(token=token)
+        async with (
+            Producer(cluster.servers(), security=security) as producer,
+            Consumer(
+                "t",
+                bootstrap_servers=cluster.servers(),
+                auto_offset_reset="earliest",
+                fetch_max_wait_ms=50,
+                security=security,
+            ) as consumer,
+        ):
+            await producer.send("t", b"0")
+            assert (await consumer.getone()).value == b"0"
+            accepted = cluster.brokers[1].listeners["external"].counters.accepted
+            begun, number = len(made), 0
+            while len(made) < begun + 4:
+                number += 1
+                await producer.send("t", b"%d" % number)
+                assert (await consumer.getone()).value == b"%d" % number
+            # The connections are those of before: each session was prolonged in time.
+            assert cluster.brokers[1].listeners["external"].counters.accepted == accepted
 
 
 @pytest.mark.hostile(31)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from oncelog import (
     blocking,
     join,
 )
-from oncelog.errors import ConfigurationError, DeliveryTimeoutError
+from oncelog.errors import ConfigurationError, DeliveryTimeoutError, NoBrokersAvailableError
 from oncelog.security import TokenOption
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.sasl.credential import Mechanism
@@ -60,6 +61,10 @@ def papers(tmp_path: Path) -> ClientPapers:
         ({"ca_file": "c", "mechanism": "PLAIN"}, "needs username and password"),
         ({"ca_file": "c", "mechanism": "OAUTHBEARER"}, "needs a token"),
         ({"ca_file": "c", "token": "s3cret", "username": "app"}, "the token says who this is"),
+        ({"ca_file": "c", "token": "s3cret", "token_file": "f"}, "give one of them"),
+        ({"ca_file": "c", "token_file": "f", "username": "app"}, "the token says who this is"),
+        ({"ca_file": "c", "token_file": 3}, "token_file=3: must be the path of a file"),
+        ({"token_file": "f"}, "a token shows a secret"),
         ({"ca_file": "c", "token": 3}, "token must be text, or a function"),
         ({"username": "app", "password": "s3cret", "mechanism": "PLAIN"}, "so it needs TLS"),
         ({"token": "s3cret"}, "a token shows a secret"),
@@ -252,12 +257,39 @@ async def test_a_password_from_a_file(papers: ClientPapers, mechanism: Mechanism
             assert known.authenticated[0] == "app"
 
 
-@pytest.mark.parametrize("token", ["abc.def", lambda: "abc.def"])
+async def made_token() -> str:
+    return "abc.def"
+
+
+@pytest.mark.parametrize("token", ["abc.def", lambda: "abc.def", made_token])
 async def test_a_token(papers: ClientPapers, token: TokenOption) -> None:
     async with FakeCluster(1, tls=papers.server()) as cluster:
         known = asking(cluster, Mechanism.OAUTHBEARER)
         async with Admin(cluster.bootstrap, security=papers.security(token=token)):
             assert known.authenticated[0] == "bearer"
+
+
+async def test_a_token_in_a_file_named_by_a_url(papers: ClientPapers) -> None:
+    path = papers.secret("abc.def")
+    async with FakeCluster(1, tls=papers.server()) as cluster:
+        known = asking(cluster, Mechanism.OAUTHBEARER)
+        options = f"ca_file={papers.ca_file}&token_file={path}"
+        async with Admin(f"oncelogs://{cluster.bootstrap}?{options}"):
+            assert known.authenticated[0] == "bearer"
+
+
+async def test_a_function_that_gives_no_token_is_left_in_time(papers: ClientPapers) -> None:
+    async def never() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with FakeCluster(1, tls=papers.server()) as cluster:
+        asking(cluster, Mechanism.OAUTHBEARER)
+        with pytest.raises(NoBrokersAvailableError, match="timed out"):
+            async with Admin(
+                cluster.bootstrap, security=papers.security(token=never), connect_timeout_ms=100
+            ):
+                pass
 
 
 def no_token() -> str:

@@ -48,6 +48,9 @@ def test_names_are_ours_or_kafkas() -> None:
         ),
         ({"ssl.keystore.type": "PKCS12"}, "Java's key stores are not read"),
         ({"ssl.keystore.key": "s3cret"}, "write key and certificates into a file"),
+        ({"sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd"}, "give token_file"),
+        ({"sasl.login.callback.handler.class": "s3cret"}, "no class is loaded"),
+        ({"security.protocol": "SSL", "token_file": "t"}, "token_file contradict"),
         ({"sasl.jaas.config": "s3cret"}, "JAAS is Java's"),
         ({"ssl.endpoint.identification.algorithm": ""}, "always verified"),
         ({"enable.ssl.certificate.verification": "false"}, "always verified"),
@@ -113,6 +116,8 @@ def test_a_user_by_kafkas_names() -> None:
     assert parted(settings) == ({"tls": True, **user}, {})
     plain, _ = parted({**settings, "security.protocol": "SASL_PLAINTEXT"})
     assert combined([{"ca_file": "x"}, plain]) == Security(**user)
+    token = combined([{"ca_file": "x", "token": "s3cret"}, {"token_file": "f"}])
+    assert token == Security(ca_file="x", token_file="f")
     file = combined([{"username": "app", "password": "x"}, {"password_file": "f"}])
     assert file == Security(username="app", password_file="f")
 

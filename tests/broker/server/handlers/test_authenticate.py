@@ -114,7 +114,11 @@ async def dialled(
     own_broker_id: int = NO_BROKER,
 ) -> RequestChannel:
     machine = ClientConnection("test", own_broker_id=own_broker_id)
-    dialer = AuthenticatingDialer(PLAIN, begin, lambda: 0.5)
+
+    async def begun() -> ClientAuthentication:
+        return begin()
+
+    dialer = AuthenticatingDialer(PLAIN, begun, lambda: 0.5)
     return await dialer.open(*server.address, machine, connect_timeout_s=5)
 
 
@@ -216,6 +220,32 @@ async def test_a_dialer_authenticates_again_before_the_session_ends() -> None:
         channel = await dialled(server, begin)
         await eventually(lambda: len(begun) > 3)
         await channel.call(MetadataRequest(None), timeout_s=5)
+        channel.close()
+
+
+async def test_a_session_goes_on_while_there_is_nothing_to_show() -> None:
+    begun: list[ClientAuthentication | None] = []
+
+    class Often(ClientAuthentication):
+        """It authenticates again at once."""
+
+        def again_after_ms(self, chance: float) -> int:
+            return 1
+
+    async def begin() -> ClientAuthentication:
+        if len(begun) in (1, 2):
+            begun.append(None)
+            raise LookupError("who gives tokens out is away")
+        machine = ScramClient(SHA_256, "user", "pencil", bytes(range(24)), KEPT)
+        begun.append(Often([machine], encrypted=False))
+        return Often([machine], encrypted=False)
+
+    async with serving(reauth_ms_max=600_000) as (server, _):
+        dialer = AuthenticatingDialer(PLAIN, begin, lambda: 0.5, again_s=0.01)
+        channel = await dialer.open(*server.address, ClientConnection("test"), connect_timeout_s=5)
+        await eventually(lambda: len(begun) > 4)
+        await channel.call(MetadataRequest(None), timeout_s=5)
+        assert begun[1:3] == [None, None]
         channel.close()
 
 
