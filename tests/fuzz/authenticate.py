@@ -30,6 +30,7 @@ from oncelog_protocol.limits import FRAME_BYTES_MAX_UNAUTHENTICATED
 from oncelog_protocol.messages.authentication import AuthenticateRequest
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.sasl.credential import Mechanism
+from oncelog_protocol.sasl.oauth_bearer import TokenCheck, TokenHolder
 from oncelog_protocol.sasl.outcomes import Continue, Done, Failed
 from oncelog_protocol.sasl.plain import PasswordCheck
 from oncelog_protocol.sasl.saslprep import prepared_password
@@ -51,14 +52,12 @@ EXCHANGES_OF_A_JOB = 25_000
 BUFFER_BYTES_MAX = 2 * FRAME_BYTES_MAX_UNAUTHENTICATED
 
 
-def verified(token: str) -> tuple[str, int]:
+def verdict(token: str) -> TokenHolder | Exception:
     """Return whom a token names: there is one that is good."""
-    if token != TOKEN:
-        raise LookupError("it is not the good one")
-    return USER, 1
+    return TokenHolder(USER, 1) if token == TOKEN else LookupError("it is not the good one")
 
 
-PORTS = SaslPorts(tuple(Mechanism), look_up, SECRET, verified)
+PORTS = SaslPorts(tuple(Mechanism), look_up, SECRET)
 
 
 def _exchange(mechanism: Mechanism) -> list[bytes]:
@@ -178,6 +177,8 @@ def _judged(server: ServerAuthentication, request: AuthenticateRequest, tally: T
         # Checking it takes milliseconds, and a test of its own.
         right = outcome.is_user and outcome.name == USER and _is_password(outcome.password)
         outcome = server.checked(right)
+    elif isinstance(outcome, TokenCheck):
+        outcome = server.judged(verdict(outcome.token))
     told = server.answer(outcome)
     if isinstance(outcome, Continue):
         assert server.mechanism.startswith("SCRAM")
