@@ -78,6 +78,7 @@ from oncelog_controller.stored_security import StoredSecurityVersion
 from oncelog_protocol.acl_state import AclState
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.identity import UNKNOWN, Identity
+from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.messages.replication import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -99,6 +100,9 @@ SESSION_FILE = SESSION
 
 STORE_STEP_S = 10.0
 """A step of stopping that needs the metadata store, which may be away, may take so long."""
+
+CONTACT_S = 1.0
+"""A controller that does not answer for so long is not there."""
 
 SHUTDOWN_RETRY_S = 0.05
 SHUTDOWN_RETRY_MAX_S = 0.5
@@ -175,6 +179,7 @@ class Broker:
         self.producer_ids = ProducerIds(
             config.broker_id, self._admin_controller, self.fence, self.tasks
         )
+        self._contact = BrokerCalls(self._connector)
         calls = BrokerCalls(self._connector)
         self._giving_way = GivingWay(self.logs, self.replicas, calls, safeguards=safeguards)
         self.coordination = self._make_coordination(coordinator_safeguards)
@@ -441,15 +446,19 @@ class Broker:
         acls = self.config.authorizer == "acl"
         return self.acls.version if acls else self.users.version
 
-    def _in_touch(self) -> bool:
-        """Return whether a connection of the controller's broker stands."""
+    async def _in_touch(self) -> bool:
+        """Return whether the controller's broker answers, and still takes itself for that."""
         controller = self.image.controller_id
-        listeners = [self.listeners[name] for name in self.config.broker_listeners]
-        return any(
-            channel.broker_id == controller
-            for listener in listeners
-            for channel in listener.connections
-        )
+        if controller == self.broker_id:
+            return True
+        try:
+            async with asyncio.timeout(CONTACT_S):
+                heard = await self._contact.call(
+                    controller, MetadataRequest([]), timeout_s=CONTACT_S
+                )
+        except (OSError, TimeoutError, OncelogError):
+            return False
+        return bool(heard.controller_id == controller)
 
     def _refuse_clients(self, stale: bool) -> None:
         refused = self._security_safeguards.refuses_clients(stale)
@@ -657,6 +666,7 @@ class Broker:
         await self._step("stopping replication", self.replicas.stop())
         self._isr_controller.close()
         self._giving_way.close()
+        self._contact.close()
         self._admin_controller.close()
         await self._step("stopping tasks", self.tasks.close())
         vouched, epoch = clean and self.broker_epoch >= 0, self.broker_epoch

@@ -2,17 +2,17 @@
 
 It decides by what the controller has told it. That may be old for two reasons: the store has a
 newer version and the controller's order does not come, or the broker has lost the store and the
-controller alike. When one of them has lasted for ``security_stale_max_ms``, clients get
+controller alike [S23]. When one of them has lasted for ``security_stale_max_ms``, clients get
 BROKER_NOT_AVAILABLE, and go elsewhere; brokers are served, so replication goes on.
 
-While the store is away for everybody the controller's connections stand. Nothing can be revoked
-then, and all goes on.
+While the store is away for everybody the controller answers. Nothing can be revoked then, and all
+goes on. That its connection stands says nothing: where packets are lost it does so for long.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from oncelog_runtime.structured_logging import get_logger
@@ -40,13 +40,13 @@ class SecurityWatch:
         known: Callable[[], int],
         *,
         stale_max_ms: int,
-        in_touch: Callable[[], bool],
+        in_touch: Callable[[], Awaitable[bool]],
         refuse: Callable[[bool], None],
     ) -> None:
         """Make a watch.
 
         :param known: returns the version that the broker has.
-        :param in_touch: whether a connection of the controller stands.
+        :param in_touch: asks whether the controller answers; it is called while the store does not.
         :param refuse: called with True when clients are to be refused, with False when no more.
         """
         self._stored = stored
@@ -58,6 +58,8 @@ class SecurityWatch:
         self._since: dict[str, float] = {}
         """Each reason stands here with the loop's time since when it holds."""
         self._refusing = ""
+        self._heard_at: float | None = None
+        """When the last look began, on the loop's clock, that heard the store or the controller."""
 
     @property
     def refusal(self) -> str:
@@ -72,12 +74,15 @@ class SecurityWatch:
 
     async def look(self) -> None:
         """Look once, and refuse clients or serve them again."""
+        began = asyncio.get_running_loop().time()
         version = await self._stored.version()
+        lost = version is None and not await self._in_touch()
+        if self._heard_at is None or not lost:
+            self._heard_at = began
         self._newest = max(self._newest, -1 if version is None else version)
         now = asyncio.get_running_loop().time()
         self._note("the store has a newer version", self._newest > self._known(), now)
-        lost = version is None and not self._in_touch()
-        self._note("neither the store nor the controller is there", lost, now)
+        self._note("neither the store nor the controller is there", lost, self._heard_at)
         reasons = [why for why, at in self._since.items() if now - at >= self._stale_max_s]
         if bool(reasons) == bool(self._refusing):
             return

@@ -28,13 +28,16 @@ class World:
             self,
             lambda: self.acls.version,
             stale_max_ms=stale_max_ms,
-            in_touch=lambda: self.in_touch,
+            in_touch=self.answers,
             refuse=self.refuse,
         )
 
     async def version(self) -> int | None:
         self.looks += 1
         return self.stored
+
+    async def answers(self) -> bool:
+        return self.in_touch
 
     def refuse(self, refuses: bool) -> None:
         assert refuses != self.refuses, "told once"

@@ -61,7 +61,7 @@ LIMBO_S = 4.0
 """After a change whose answer was lost: what is left of it is over by then."""
 
 DETECTION_S = 5.0
-"""A broker that has lost touch notices it within this: it looks, and waits for an answer."""
+"""A broker that has lost touch notices it within this: it looks, and waits for two answers."""
 
 ORDERS_KEPT_MAX = 1000
 AUTHENTICATION_FAILED = re.compile(r"^authentication_failed .*peer=([\d.]+):")
@@ -361,14 +361,20 @@ class SecurityWorkload:
                 assert change.force_by_s is not None
                 if now_s > change.force_by_s:
                     del self._lacking[change]
-                elif any(self._stands_still(broker) for broker in lacking):
+                elif any(map(self._is_excused, lacking)):
                     change.force_by_s = now_s + self.lost_touch_s
             await asyncio.sleep(LOOK_S)
 
-    def _stands_still(self, broker: Broker) -> bool:
+    def _is_excused(self, broker: Broker) -> bool:
+        """Return whether time does not count for a broker: it stands still, or it is cut off
+        together with a controller that was deposed, or as that one. Nothing tells those."""
+        brokers = self.cluster.brokers
         process = self.cluster.process(broker.broker_id)
-        present = self.cluster.brokers.get(broker.broker_id) is broker
-        return present and process is not None and process.paused
+        if brokers.get(broker.broker_id) is not broker or process is None:
+            return False
+        its = brokers.get(broker.image.controller_id)
+        newest = max(map(_known, brokers.values()))
+        return process.paused or (its is not None and _known(its) < newest)
 
 
 def _known(broker: Broker) -> int:

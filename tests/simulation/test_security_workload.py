@@ -11,6 +11,7 @@ from oncelog_protocol.acls import READ, WRITE
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.cluster import SimCluster
 from simulation.knobs import Knobs
+from simulation.loop import until
 from simulation.play import play_cluster
 from simulation.rights import PASSWORD
 from simulation.security_workload import SecurityWorkload
@@ -116,3 +117,26 @@ def test_knobs_are_forced_by_a_text() -> None:
     assert (drawn.secured, drawn.brokers) == (True, 4)
     with pytest.raises(ValueError, match="secure is no knob"):
         Knobs.read("secure=1")
+
+
+def test_a_broker_that_hears_nobody_refuses_clients_though_connections_stand() -> None:
+    """The simulator's fault ``isolate_from_security`` found it: packets were lost, no connection
+    broke, and a broker served by what was revoked for as long as one looked."""
+
+    async def scene(cluster: SimCluster) -> None:
+        controller = next(b for b in cluster.ids if cluster.brokers[b].runner.is_active)
+        lost = next(b for b in cluster.ids if b != controller)
+        watch = cluster.brokers[lost].security_watch
+        others = [cluster.host(b) for b in cluster.ids if b != lost]
+        cluster.cut_from_zookeeper(lost)
+        await asyncio.sleep(5)
+        assert not watch.refusal, "the controller would tell"
+        cluster.network.part([cluster.host(lost)], others)
+        await until(lambda: bool(watch.refusal), timeout_s=6, what="clients refused")
+        for other in others:
+            cluster.network.release(cluster.host(lost), other)
+            cluster.network.release(other, cluster.host(lost))
+        cluster.join_zookeeper(lost)
+        await until(lambda: not watch.refusal, timeout_s=30, what="clients served")
+
+    play_cluster(scene, KNOBS)
