@@ -1,4 +1,4 @@
-"""A session reaches ZooKeeper in some way, as somebody, and decides who may touch what it makes.
+"""This says how a session reaches ZooKeeper, as whom, and who may touch what it makes.
 
 An identity is a digest of a user and a password, or the certificate that TLS has shown. ZooKeeper
 itself says what the identity is that an access list names: it alone knows how it makes digests.

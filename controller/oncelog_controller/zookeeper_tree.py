@@ -1,4 +1,4 @@
-"""The access lists of a tree that is there are changed by hand, while brokers run.
+"""This module changes the access lists of a tree that is there, while brokers run.
 
 A broker with an identity reads nodes of both kinds, so a cluster goes over node by node. Parents
 are changed before what is below them: from then on nobody else makes or deletes nodes there. A walk

@@ -128,7 +128,7 @@ def forget(key: Any) -> Any:
 
 
 class ClusterOptions(Protocol):
-    """The options of a source or a sink say which cluster it is, and how to connect to it."""
+    """It names a cluster, and holds what secures the connections to it."""
 
     @property
     def bootstrap_servers(self) -> str:

@@ -1,4 +1,4 @@
-"""Options say how the driver and the executors secure their connections, and who they are.
+"""The security of the driver and the executors is read from options here.
 
 ``oncelog.security.<name>`` has the names of :class:`oncelog.Security` with dots
 (``oncelog.security.ca.file``); Kafka's names with their prefix are understood as well

@@ -35,7 +35,7 @@ SETTINGS: Mapping[str, Any] = {"authorizer": "acl", "super_users": [f"User:{ADMI
 LISTENERS: Mapping[str, Mapping[str, Any]] = {
     "external": {"sasl_mechanisms": [str(each) for each in SCRAM_HASHES]}
 }
-"""What listeners have beside their address."""
+"""Every listener has this beside its address."""
 PASSWORD_BYTES = 16
 
 

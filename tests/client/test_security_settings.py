@@ -75,7 +75,7 @@ def test_a_store_that_is_pem_is_a_file_like_ours() -> None:
     }
     found = {"ca_file": "ca.pem", "certificate_file": "app.pem", "key_file": "app.pem"}
     assert parted(settings) == (found, {})
-    Security(**found)
+    Security(ca_file="ca.pem", certificate_file="app.pem", key_file="app.pem")
 
 
 def test_what_is_so_anyway_may_be_said() -> None:

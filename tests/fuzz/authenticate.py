@@ -47,7 +47,7 @@ PLAIN = b"\0user\0pencil"
 BEARER = f"n,,\x01auth=Bearer {TOKEN}\x01\x01".encode()
 INTERESTING = (b",", b"=", b"\0", b"n=admin", b"a=admin", b"m=x", b"p=", b"r=", b"\xff", b"\x01")
 LARGE_BYTES = 1000
-"""What is doubled a hundred times is no longer than this."""
+"""It bounds what is doubled a hundred times."""
 EXCHANGES_OF_A_JOB = 25_000
 BUFFER_BYTES_MAX = 2 * FRAME_BYTES_MAX_UNAUTHENTICATED
 

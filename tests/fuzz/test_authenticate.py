@@ -23,7 +23,7 @@ def test_nobody_gets_in_by_changed_bytes() -> None:
 
 
 def test_who_is_let_in_by_changed_bytes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where every token is believed, the fuzz tells it."""
+    """The fuzz tells that every token is believed."""
     monkeypatch.setattr(authenticate, "verdict", lambda _: TokenHolder("user", 1))
     tally = fuzz(1, 1000)
     assert any("a stranger is let in" in fault for fault in tally.faults)

@@ -1,4 +1,4 @@
-"""Nothing that comes from outside names a module, a class or an expression that is then run.
+"""Text from outside is never taken as a module, a class or an expression to run.
 
 Kafka's clients load the class that a setting names; so a setting was a way to run somebody else's
 code (CVE-2023-25194, CVE-2025-27818). Here modules are loaded by names that stand in the source.

@@ -1,4 +1,4 @@
-"""Clients that come and go: each connects anew, so it meets whatever listeners show now."""
+"""Clients come and go here: each connects anew, so it meets what listeners show now."""
 
 from __future__ import annotations
 

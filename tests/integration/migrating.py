@@ -1,4 +1,4 @@
-"""Applications at work while a cluster changes: they move to another listener when it is there."""
+"""Applications work while a cluster changes, and move to another listener when it is there."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Reader:
 
 
 class Applications:
-    """``async with Applications(...)``: an idempotent producer, a group and a transactional copier.
+    """It has an idempotent producer, a group and a transactional copier: ``async with``.
 
     A failure of any of them ends the test with its error.
     """

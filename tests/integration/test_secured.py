@@ -141,7 +141,7 @@ async def check_a_user(started: dict[str, Any], directory: Path) -> None:
 
 
 def check_zookeeper(connect: str) -> None:
-    """Who is no broker sees nothing of what brokers keep, and can become no controller."""
+    """Whoever is no broker sees nothing of what brokers keep, and cannot become controller."""
     address, slash, chroot = connect.partition("/")
     root = slash + chroot
     client = KazooClient(address)

@@ -171,7 +171,7 @@ async def add_users_and_acls(cluster: Migrated) -> None:
 
 
 async def check_the_latecomer(cluster: Migrated) -> None:
-    """Who shows nothing but comes by TLS is ANONYMOUS, and has the rights of that user."""
+    """A client that shows nothing but comes by TLS is ANONYMOUS, with the rights of that user."""
     given: dict[str, Any] = {"security": Security(ca_file=ca_of(cluster))}
     bootstrap = cluster.bootstrap_of("tls")
     async with Consumer(

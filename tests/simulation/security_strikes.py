@@ -60,8 +60,8 @@ async def late_security_order(self: Nemesis) -> None:
 
 @security_fault
 async def borrowed_identity(self: Nemesis) -> None:
-    """[S20]: a broker fetches in the name of another one that is cut off, as if that one had
-    everything."""
+    """Another broker that is cut off is imitated: a fetch in its name says that it has
+    everything [S20]."""
     cluster = self.cluster
     ids = cluster.ids[:]
     self.chance.shuffle(ids)

@@ -1,4 +1,4 @@
-"""ACLs, and what is hidden by them, lack one of their rules here."""
+"""ACLs are decided here without one of their rules."""
 
 from __future__ import annotations
 

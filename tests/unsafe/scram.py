@@ -16,7 +16,7 @@ class PartOfNonce(ScramServer):
 
 
 class AnyServer(ScramClient):
-    """Whatever the server says at last, it is believed."""
+    """It believes whatever the server says at last."""
 
     def _verify(self, keys: ScramKeys, signature: bytes) -> Done | Failed:
         self._is_over = True

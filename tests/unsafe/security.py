@@ -17,7 +17,7 @@ class NamesBelieved(SecuritySafeguards):
 
 
 class AskedOnce(SecuritySafeguards):
-    """A fetch that waits may read what it might when it came."""
+    """It lets a fetch that waits read what it might when it came."""
 
     def asked_again(self, allowed: Callable[[str], bool]) -> Callable[[str], bool]:
         """Return what remembers the first answer."""
@@ -41,7 +41,7 @@ class ServesStale(SecuritySafeguards):
 
 
 class OrdersInAnyOrder(SecuritySafeguards):
-    """What the controller tells counts, whatever is known."""
+    """It takes what the controller tells, whatever is known."""
 
     def leaves_out(self, older: bool) -> bool:
         """Leave nothing out."""

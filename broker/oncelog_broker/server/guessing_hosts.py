@@ -1,4 +1,4 @@
-"""Addresses whose peers fail to authenticate again and again are remembered for a minute.
+"""This module remembers for a minute the addresses whose peers fail to authenticate.
 
 Rules
 -----

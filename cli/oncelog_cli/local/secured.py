@@ -29,7 +29,7 @@ PASSWORD_BYTES = 24
 ZOOKEEPER_USER = "oncelog"
 """To ZooKeeper all brokers are this user."""
 ZOOKEEPER_CHROOT = "/oncelog"
-"""What brokers keep is below a node that they have made, and so is theirs."""
+"""Brokers keep everything below this node, which they have made, so that it is theirs."""
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 HOSTS = ("127.0.0.1", "localhost", "::1")
 NAME_DEFAULT = "local"

@@ -290,8 +290,8 @@ def test_several_mistakes_are_counted(tmp_path: Path) -> None:
 def test_a_value_is_never_looked_up_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CVE-2024-31141: providers of Kafka's settings read files and the environment. There are none
-    here; what looks like one is text, or refused where somebody could believe in it."""
+    """No setting reads files or the environment, as Kafka's providers do (CVE-2024-31141).
+    A value that looks so is text, or is refused where somebody could believe it."""
     monkeypatch.setenv("SWORDFISH", "hush")
     secret = tmp_path / "secret"
     secret.write_text("hush")

@@ -1,4 +1,4 @@
-"""The matrix with real ACLs: every API under every condition, and exactly what comes of it.
+"""Every API meets every condition of real ACLs, and exactly what comes of it is compared.
 
 The rows are those of matrix.toml, the conditions those of ``CONDITIONS``. No API is left out, and
 none of the conditions for any: an API that needs nothing is served under all of them, and what

@@ -33,7 +33,7 @@ class Ran:
     name: str
     passed: bool
     marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What it proves, by the name of the mark, and what it has recorded, by its name."""
+    """It holds what a test proves, by the mark's name, and what it has recorded, by its name."""
 
     def of(self, mark: str) -> Sequence[str]:
         return self.marks.get(mark, ())

@@ -1,4 +1,4 @@
-"""Attacks of those who are known, and want more than they may: rows 37 to 52."""
+"""Peers who are known try for more than they may: rows 37 to 52."""
 
 from __future__ import annotations
 

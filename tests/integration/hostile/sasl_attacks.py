@@ -1,4 +1,4 @@
-"""Attacks on how users authenticate, and on their sessions: rows 15 to 28, and 33 to 36."""
+"""Authentication and the sessions of users are attacked: rows 15 to 28, and 33 to 36."""
 
 from __future__ import annotations
 
