@@ -26,7 +26,7 @@ _KAFKA = {
 }
 _USER = ("username", "password", "password_file", "mechanism", "token", "token_file")
 _SECRETS = (("password", "password_file"), ("token", "token_file"))
-"""Of two a later one goes before the other."""
+"""A later one of two goes before the other."""
 _PROTOCOL = "security_protocol"
 _TO_PEM = (
     "Java's key stores are not read, PEM is: keytool -importkeystore -srckeystore store.jks"

@@ -43,7 +43,7 @@ class TokenHolder:
 
     name: str
     expires_ms: int
-    """In milliseconds since 1970."""
+    """It is in milliseconds since 1970."""
 
 
 _PAIR = re.compile(r"([A-Za-z]+)=([!-~ \t\r\n]*)")

@@ -29,7 +29,7 @@ class KeySource(Protocol):
     every_s: float
     """The document is looked at this often."""
     pause_s: float
-    """Between two looks there is at least this time."""
+    """Two looks are at least this time apart."""
 
     async def read(self) -> bytes:
         """Return the document as it is now.

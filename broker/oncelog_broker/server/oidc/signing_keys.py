@@ -1,4 +1,4 @@
-"""The keys by which an issuer signs tokens are read from a document, a JWK set (RFC 7517). Pure.
+"""This module reads the keys by which an issuer signs tokens, from a JWK set (RFC 7517). Pure.
 
 Rules
 -----
