@@ -128,7 +128,7 @@ def type_name(hint: object) -> str:
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return f"[{hint.__name__}](#{hint.__name__.lower()})"
     name = str(getattr(hint, "__name__", hint))
-    return {"str": "text", "bytes": "bin", "int": "int64"}.get(name, name)
+    return {"str": "text", "bytes": "bin", "int": "int64", "float": "float64"}.get(name, name)
 
 
 def messages_in(cls: type) -> list[type]:

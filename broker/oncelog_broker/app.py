@@ -40,6 +40,7 @@ from oncelog_broker.room_configs import advertised_listeners
 from oncelog_broker.security import TlsWatch, inter_broker_dialer, listener_security
 from oncelog_broker.security_watch import SecurityWatch
 from oncelog_broker.server.acl_authorizer import AclAuthorizer
+from oncelog_broker.server.address_quotas import AddressQuotas
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.client_quotas import ClientQuotas
@@ -51,6 +52,7 @@ from oncelog_broker.server.handler_table import install_handlers
 from oncelog_broker.server.handlers.alter_users import GuardedUsers
 from oncelog_broker.server.handlers.authenticate import AuthenticateHandler
 from oncelog_broker.server.internal_topics import InternalTopics, group_topic, transaction_topic
+from oncelog_broker.server.known_quotas import KnownQuotas
 from oncelog_broker.server.listener import Listener
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.mutation_quota import MutationQuota
@@ -161,6 +163,8 @@ class Broker:
         self.image = MetadataImage()
         self.clock_watch = self._make_clock_watch(clock)
         self.quotas = ClientQuotas(loop.time, config.super_users)
+        self.address_quotas = AddressQuotas()
+        self.known_quotas = KnownQuotas(self.quotas.take, self.address_quotas.take)
         self.dispatcher = self._make_dispatcher()
         self.pool = BytePool(config.queued_max_bytes)
         self.listeners: dict[str, Listener] = {}
@@ -398,6 +402,7 @@ class Broker:
                 pool=self.pool,
                 security=listener_security(self.config, wanted.name, self._wall_clock),
                 wall_clock=self._wall_clock,
+                addresses=None if internal else self.address_quotas,
                 safeguards=self._safeguards,
                 security_safeguards=self._security_safeguards,
             )
@@ -427,6 +432,8 @@ class Broker:
         if self.config.authorizer == "acl":
             known = await load_security(self._store)
             self.acls.replace(AclState.made_of(known.version, known.entries()))
+            quotas = {entity: stored.values for entity, stored in known.quotas.items()}
+            self.known_quotas.replace(known.version, quotas)
         if keeps_users(self.config):
             users = await load_users(self._store)
             if users is not None:
@@ -514,6 +521,7 @@ class Broker:
             authorizer_name=self.config.authorizer,
             acls=self.acls,
             users=self.users,
+            known_quotas=self.known_quotas,
             guarded=GuardedUsers(self.config.super_users, self.config.broker_principal),
             quotas=self.quotas,
             mutations=MutationQuota(

@@ -165,7 +165,9 @@ class AclRequests:
 
             def applied(some: Changes = some) -> None:
                 security.take(some)
-                self._core.order_security({pattern: tuple(some[pattern]) for pattern in some}, {})
+                self._core.order_security(
+                    {pattern: tuple(some[pattern]) for pattern in some}, {}, {}
+                )
                 logger.info("acls_written", version=security.version, patterns=len(some))
 
             self._core.write(security_nodes.write(security, some, ahead), applied)

@@ -53,6 +53,7 @@ from oncelog_protocol.messages.replication import (
     TopicOverrides,
 )
 from oncelog_protocol.messages.security import FULL
+from oncelog_protocol.quotas import QuotaEntity
 from oncelog_protocol.sasl.user import ScramUser
 from oncelog_protocol.types import TopicPartition
 
@@ -248,12 +249,13 @@ class Core:
         self,
         acls: Mapping[AclPattern, Collection[AclBinding]],
         users: Mapping[str, ScramUser | None],
+        quotas: Mapping[QuotaEntity, Mapping[str, float]],
     ) -> None:
         """Tell everybody what the newest version of the cluster's security has changed."""
         self._security = None
         if self.cluster.security is not None:
             version = self.cluster.security.version
-            change = SecurityOrder(version - 1, version, acls, users)
+            change = SecurityOrder(version - 1, version, acls, users, quotas=quotas)
             for orders in self._all_orders():
                 orders.add_security(change)
 
@@ -268,7 +270,8 @@ class Core:
         if known is not None and self._security is None:
             acls = {pattern: stored.entries for pattern, stored in known.acls.items()}
             users = {user.name: user for user in known.usable_users()}
-            self._security = SecurityOrder(FULL, known.version, acls, users, known.secret)
+            quotas = {entity: stored.values for entity, stored in known.quotas.items()}
+            self._security = SecurityOrder(FULL, known.version, acls, users, known.secret, quotas)
         return self._security
 
     def order_live_brokers(self) -> None:

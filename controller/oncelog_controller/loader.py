@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from oncelog_controller import security_nodes, user_nodes, znodes
+from oncelog_controller import quota_nodes, security_nodes, user_nodes, znodes
 from oncelog_controller.events import ClusterRead, TombstoneRead, TopicRead
-from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredUser
+from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredQuotas, StoredUser
 from oncelog_controller.state import (
     UNKNOWN_PRODUCER_IDS,
     BrokerRegistration,
@@ -22,6 +22,7 @@ from oncelog_controller.state import (
 )
 from oncelog_controller.store import MetadataStore, NodeExistsError, NoNodeError, Watch
 from oncelog_protocol.acls import AclPattern
+from oncelog_protocol.quotas import QuotaEntity
 from oncelog_protocol.sasl.user import ScramUser
 from oncelog_runtime.structured_logging import get_logger
 
@@ -147,13 +148,14 @@ async def load_users(store: MetadataStore) -> ClusterSecurity | None:
 async def load_security(
     store: MetadataStore, *, acls: bool = True, secret: bytes | None = None
 ) -> ClusterSecurity:
-    """Return what brokers decide by, and with a ``secret`` the users.
+    """Return what brokers decide by, also quotas, and with a ``secret`` the users.
 
     The version is read first. What is changed meanwhile may be read already: the change will list
     all of it once more.
     """
     parents = security_nodes.ACL_PARENTS if acls else ()
-    for path in parents:
+    quota_parents = quota_nodes.QUOTA_PARENTS if acls else ()
+    for path in (*parents, *quota_parents):
         await make_node(store, path)
     await make_node(store, security_nodes.VERSION, security_nodes.encode_version(0))
     _, stat = await store.get(security_nodes.VERSION)
@@ -166,6 +168,10 @@ async def load_security(
         paths = [f"{parent}/{name}" for name in await store.children(parent)]
         found = await _each(paths, partial(_acls, store))
         read.acls.update(each for each in found if each is not None)
+    for parent in quota_parents:
+        paths = [f"{parent}/{name}" for name in await store.children(parent)]
+        quotas = await _each(paths, partial(_quotas, store))
+        read.quotas.update(each for each in quotas if each is not None)
     return read
 
 
@@ -219,6 +225,24 @@ async def _acls(store: MetadataStore, path: str) -> tuple[AclPattern, StoredAcls
         logger.error("acls_unreadable", path=path, error=error)
         entries = security_nodes.closed(pattern)
     return pattern, StoredAcls(entries, stat.version)
+
+
+async def _quotas(store: MetadataStore, path: str) -> tuple[QuotaEntity, StoredQuotas] | None:
+    """Return an entity's quotas. What cannot be read bounds nobody, and may be written over."""
+    try:
+        entity = quota_nodes.entity_of(path)
+        data, stat = await store.get(path)
+    except NoNodeError:
+        return None
+    except znodes.CorruptNodeError as error:
+        logger.error("quotas_unreadable", path=path, error=error)
+        return None
+    try:
+        values = quota_nodes.decode_quotas(path, data)
+    except znodes.CorruptNodeError as error:
+        logger.error("quotas_unreadable", path=path, error=error)
+        values = {}
+    return entity, StoredQuotas(values, stat.version)
 
 
 async def _producer_ids(store: MetadataStore) -> tuple[int, int]:

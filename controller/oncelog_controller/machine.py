@@ -46,6 +46,7 @@ from oncelog_controller.events import (
 from oncelog_controller.isr_requests import IsrRequests
 from oncelog_controller.leadership import Change, Leadership
 from oncelog_controller.producer_ids import allocate_producer_ids
+from oncelog_controller.quota_requests import QuotaRequests
 from oncelog_controller.replies import refusal
 from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.state import (
@@ -73,7 +74,7 @@ from oncelog_protocol.errors import (
     StorageError,
     UnsupportedVersionError,
 )
-from oncelog_protocol.messages import acls, admin, replication, transactions, users
+from oncelog_protocol.messages import acls, admin, quotas, replication, transactions, users
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.security import UpdateSecurityRequest
 from oncelog_protocol.types import NO_LEADER
@@ -122,6 +123,7 @@ class ControllerMachine:
         self._acknowledgements = SecurityAcknowledgements(self._core)
         self._acls = AclRequests(self._core, self._acknowledgements)
         self._users = UserRequests(self._core, self._acknowledgements)
+        self._quotas = QuotaRequests(self._core, self._acknowledgements)
         self._deletion = TopicDeletion(self._core)
         self._requests = self._table()
         self._unheeded: set[tuple[str, int]] = set()
@@ -514,6 +516,8 @@ class ControllerMachine:
             acls.DeleteAclsRequest: _Served(self._acls.delete),
             users.DescribeUsersRequest: _Served(self._users.describe, True),
             users.AlterUsersRequest: _Served(self._users.alter),
+            quotas.DescribeQuotasRequest: _Served(self._quotas.describe, True),
+            quotas.AlterQuotasRequest: _Served(self._quotas.alter),
         }
 
     def _delete_topics(self, event: RequestReceived, request: admin.DeleteTopicsRequest) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog_protocol.errors import NO_ERROR, error_for
-from oncelog_protocol.messages import acls, admin, replication, transactions, users
+from oncelog_protocol.messages import acls, admin, quotas, replication, transactions, users
 from oncelog_protocol.messages.base import Request
 
 
@@ -53,6 +53,11 @@ def refusal(request: Request, code: int, message: str | None = None) -> Any:
     if isinstance(request, users.AlterUsersRequest):
         results = [users.AlteredUser(wish.name, code, text) for wish in request.wishes]
         return users.AlterUsersResponse(code, results)
+    if isinstance(request, quotas.DescribeQuotasRequest):
+        return quotas.DescribeQuotasResponse(code, text)
+    if isinstance(request, quotas.AlterQuotasRequest):
+        altered = [quotas.AlteredQuota(code, text) for _ in request.changes]
+        return quotas.AlterQuotasResponse(code, altered)
     if isinstance(request, replication.AlterPartitionRequest):
         return replication.AlterPartitionResponse(code)
     if isinstance(request, replication.ControlledShutdownRequest):

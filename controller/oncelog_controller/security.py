@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from oncelog_protocol.acls import AclBinding, AclPattern
+from oncelog_protocol.quotas import QuotaEntity
 from oncelog_protocol.sasl.user import ScramUser
 
 
@@ -28,6 +29,14 @@ class StoredUser:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class StoredQuotas:
+    """They are the quotas of one entity, by their keys; ``version`` is that of their node."""
+
+    values: Mapping[str, float]
+    version: int
+
+
 @dataclass(slots=True)
 class ClusterSecurity:
     """It is what the store holds below ``/security``."""
@@ -37,6 +46,7 @@ class ClusterSecurity:
     users: dict[str, StoredUser] = field(default_factory=dict)
     secret: bytes = field(default=b"", repr=False)
     """Names without a user get their salts from it; empty where nobody authenticates by names."""
+    quotas: dict[QuotaEntity, StoredQuotas] = field(default_factory=dict)
 
     def entries(self) -> list[AclBinding]:
         """Return all ACLs, by pattern."""
@@ -46,6 +56,11 @@ class ClusterSecurity:
         """Return the ACLs of one pattern."""
         stored = self.acls.get(pattern)
         return () if stored is None else stored.entries
+
+    def quotas_of(self, entity: QuotaEntity) -> Mapping[str, float]:
+        """Return the quotas of one entity, by their keys."""
+        stored = self.quotas.get(entity)
+        return {} if stored is None else stored.values
 
     def usable_users(self) -> list[ScramUser]:
         """Return the users with a password, by name: all that brokers are told of."""
@@ -68,3 +83,12 @@ class ClusterSecurity:
             known = self.users.pop(name, None)
             if user is not None:
                 self.users[name] = StoredUser(user, 0 if known is None else known.version + 1)
+
+    def take_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Note in memory what one multi has written; no value ends an entity's quotas."""
+        self.version += 1
+        for entity, values in changes.items():
+            known = self.quotas.pop(entity, None)
+            if values:
+                version = 0 if known is None else known.version + 1
+                self.quotas[entity] = StoredQuotas(values, version)

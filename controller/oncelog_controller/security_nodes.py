@@ -37,10 +37,26 @@ ACL_PARENTS = tuple(
 """All nodes of ACLs are below these, which are made before them."""
 
 
+def encode_name(name: str) -> str:
+    """Return a name as a part of a path: base64url, since names may hold a '/'."""
+    return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+
+
+def decode_name(path: str, encoded: str) -> str:
+    """Return the name that ``encoded``, a part of ``path``, stands for.
+
+    :raises CorruptNodeError: it stands for none.
+    """
+    try:
+        padded = encoded + "=" * (-len(encoded) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError) as exc:
+        raise znodes.CorruptNodeError(f"{path}: its name is not base64url: {exc}") from None
+
+
 def acls_path(pattern: AclPattern) -> str:
-    """Return the path of one pattern's ACLs; names may hold a '/', so they are base64url."""
-    name = base64.urlsafe_b64encode(pattern.name.encode()).decode().rstrip("=")
-    return f"{ACLS}/{pattern.resource_type}/{pattern.pattern_type}/{name}"
+    """Return the path of one pattern's ACLs."""
+    return f"{ACLS}/{pattern.resource_type}/{pattern.pattern_type}/{encode_name(pattern.name)}"
 
 
 def pattern_of(path: str) -> AclPattern:
@@ -51,12 +67,7 @@ def pattern_of(path: str) -> AclPattern:
         told beside it.
     """
     resource_type, pattern_type, name = path.removeprefix(ACLS + "/").split("/")
-    try:
-        padded = name + "=" * (-len(name) % 4)
-        decoded = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError) as exc:
-        raise znodes.CorruptNodeError(f"{path}: its name is not base64url: {exc}") from None
-    pattern = AclPattern(resource_type, pattern_type, decoded)
+    pattern = AclPattern(resource_type, pattern_type, decode_name(path, name))
     try:
         (entry,) = closed(pattern)
         possible = entry.checked().pattern == pattern and acls_path(pattern) == path

@@ -11,12 +11,14 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
+from typing import TypeVar
 
 from oncelog_protocol.acls import AclBinding, AclPattern
 from oncelog_protocol.messages.security import FULL, PatternAcls, UpdateSecurityRequest
+from oncelog_protocol.quotas import EntityQuotas, QuotaEntity
 from oncelog_protocol.sasl.user import ScramUser, UserRow
 from oncelog_protocol.schema import Shared
 
@@ -29,7 +31,11 @@ ENTRY_CHARS = 50
 SLICE_USERS = 250
 """Users of one message: at most some 150 KB, and 2 ms to encode."""
 
-Slice = tuple[Shared[PatternAcls], Shared[UserRow]]
+SLICE_QUOTAS = 500
+"""Entities with quotas of one message: some 5 ms to encode."""
+
+Slice = tuple[Shared[PatternAcls], Shared[UserRow], Shared[EntityQuotas]]
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +51,8 @@ class SecurityOrder:
     """The users that changed; None ends one."""
     secret: bytes = field(default=b"", repr=False)
     """It is told with everything."""
+    quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    """The entities whose quotas changed have all of them here; none ends one."""
     _slices: list[Slice] = field(default_factory=list, init=False)
 
     @property
@@ -62,8 +70,14 @@ class SecurityOrder:
             return self
         if newer.base != self.version:
             return newer  # the broker will ask for everything
-        acls, users = {**self.acls, **newer.acls}, {**self.users, **newer.users}
-        return SecurityOrder(self.base, newer.version, acls, users, self.secret)
+        return SecurityOrder(
+            self.base,
+            newer.version,
+            {**self.acls, **newer.acls},
+            {**self.users, **newer.users},
+            self.secret,
+            {**self.quotas, **newer.quotas},
+        )
 
     def requests(self, head: tuple[int, int, int]) -> list[UpdateSecurityRequest]:
         """Return it as messages: everything in slices, a change in one, since it is one."""
@@ -80,26 +94,25 @@ class SecurityOrder:
                 last=number == count,
                 users=users,
                 secret=self.secret,
+                quotas=quotas,
             )
-            for number, (acls, users) in enumerate(self._slices, start=1)
+            for number, (acls, users, quotas) in enumerate(self._slices, start=1)
         ]
 
     def _listed(self) -> Slice:
-        return Shared(_listed(self.acls)), Shared(starmap(_row, self.users.items()))
+        return (
+            Shared(_listed(self.acls)),
+            Shared(starmap(_row, self.users.items())),
+            Shared(starmap(_quotas, self.quotas.items())),
+        )
 
     def _sliced(self) -> list[Slice]:
-        rows = list(starmap(_row, self.users.items()))
-        users = [
-            Shared(rows[start : start + SLICE_USERS]) for start in range(0, len(rows), SLICE_USERS)
-        ]
-        acls, of_acls, of_users = _sliced(self.acls), Shared[PatternAcls](), Shared[UserRow]()
-        count = max(len(acls), len(users))
+        acls = _sliced(self.acls)
+        users = _portions(list(starmap(_row, self.users.items())), SLICE_USERS)
+        quotas = _portions(list(starmap(_quotas, self.quotas.items())), SLICE_QUOTAS)
+        count = max(len(acls), len(users), len(quotas))
         return list(
-            zip(
-                [*acls, *[of_acls] * (count - len(acls))],
-                [*users, *[of_users] * (count - len(users))],
-                strict=True,
-            )
+            zip(_filled(acls, count), _filled(users, count), _filled(quotas, count), strict=True)
         )
 
 
@@ -110,16 +123,31 @@ def told(request: UpdateSecurityRequest) -> SecurityOrder:
         for each in request.acls
     }
     users = {row.name: row.checked() for row in request.users}
-    return SecurityOrder(request.base, request.version, acls, users, request.secret)
+    quotas = {each.entity: each.checked() for each in request.quotas}
+    return SecurityOrder(request.base, request.version, acls, users, request.secret, quotas)
 
 
 def weight(request: UpdateSecurityRequest) -> int:
-    """Return how many entries a message lists, and patterns and users."""
-    return sum(1 + len(each.entries) for each in request.acls) + len(request.users)
+    """Return how many entries a message lists, and patterns, users and entities with quotas."""
+    acls = sum(1 + len(each.entries) for each in request.acls)
+    return acls + len(request.users) + len(request.quotas)
 
 
 def _row(name: str, user: ScramUser | None) -> UserRow:
     return UserRow(name) if user is None else UserRow.of(user)
+
+
+def _quotas(entity: QuotaEntity, values: Mapping[str, float]) -> EntityQuotas:
+    return EntityQuotas.of(entity, values.items())
+
+
+def _portions(rows: Sequence[T], count_max: int) -> list[Shared[T]]:
+    return [Shared(rows[start : start + count_max]) for start in range(0, len(rows), count_max)]
+
+
+def _filled(slices: Sequence[Shared[T]], count: int) -> list[Shared[T]]:
+    """Return ``count`` slices: these, and then one without anything, again and again."""
+    return [*slices, *[Shared[T]()] * (count - len(slices))]
 
 
 def _listed(acls: Mapping[AclPattern, Collection[AclBinding]]) -> Iterable[PatternAcls]:

@@ -7,7 +7,6 @@ set ``/security/version``, and has the version that it brought as its generation
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,8 +25,7 @@ SECRET_BYTES = 32
 
 def user_path(name: str) -> str:
     """Return the path of a user."""
-    encoded = base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
-    return f"{USERS}/{encoded}"
+    return f"{USERS}/{security_nodes.encode_name(name)}"
 
 
 def user_of(path: str) -> str:
@@ -35,12 +33,7 @@ def user_of(path: str) -> str:
 
     :raises CorruptNodeError: no user has such a path.
     """
-    encoded = path.removeprefix(USERS + "/")
-    try:
-        padded = encoded + "=" * (-len(encoded) % 4)
-        name = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
-    except (binascii.Error, ValueError) as exc:
-        raise znodes.CorruptNodeError(f"{path}: its name is not base64url: {exc}") from None
+    name = security_nodes.decode_name(path, path.removeprefix(USERS + "/"))
     if not is_legal_user(name) or user_path(name) != path:
         raise znodes.CorruptNodeError(f"{path}: no user can have this name")
     return name

@@ -94,7 +94,7 @@ class UserRequests:
 
             def applied() -> None:
                 security.take_users(changes)
-                self._core.order_security({}, changes)
+                self._core.order_security({}, changes, {})
                 logger.info("users_written", version=security.version, users=sorted(changes))
 
             self._core.write(user_nodes.write_users(security, changes), applied)

@@ -24,7 +24,8 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own [Z17].
 /admin/lossy_directories/N                 which directories of broker N have failed, and may have
                                            lost what counted there unsynced; under which epoch
 /security/...                              ACLs, and the version of all that is below, where
-                                           brokers decide by ACLs (``security_nodes``); users
+                                           brokers decide by ACLs (``security_nodes``), and
+                                           quotas (``quota_nodes``); users
                                            and the cluster's secret, where somebody may
                                            authenticate (``user_nodes``)
 =========================================  =======================================================

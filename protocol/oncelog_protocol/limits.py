@@ -84,6 +84,17 @@ USERS_MAX = 10_000
 USERS_OF_REQUEST_MAX = 250
 """Users of one request: they are written in one multi, at most some 1,200 bytes each."""
 
+QUOTAS_MAX = 10_000
+"""Quotas of a cluster: each broker has them all in memory, in a shape that is made at each
+change."""
+
+QUOTAS_CHARS_MAX = 1536 * 1024
+"""Characters of the names of all quotas of a cluster: one answer lists them, and must fit
+HEAD_BYTES_MAX."""
+
+QUOTAS_OF_REQUEST_MAX = 200
+"""Changes of quotas in one request: they are written in one multi, at most 3,000 bytes each."""
+
 BATCH_HEADER_BYTES = 61
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 """No topic may set max.message.bytes above this."""

@@ -1,20 +1,24 @@
-"""A quota says how much of something a user or a client id may have of each broker in a second.
+"""A quota says how much a user, a client id or an address may have of each broker.
 
-Names and meanings are Kafka's (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599), with these differences:
+Names and meanings are Kafka's (KIP-13, KIP-55, KIP-124, KIP-219, KIP-546, KIP-599, KIP-612), with
+these differences:
 
 * ``request_rate`` stands instead of ``request_percentage``. It counts units of work, by a table of
   prices, and no time.
+* ``connections`` of an address is a quota too; in Kafka it is a setting of brokers.
 * A quota of 0 stops what it counts. A number that is none is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from oncelog_protocol.acls import PRINCIPAL_CHARS_MAX
+from oncelog_protocol.acls import PRINCIPAL_CHARS_MAX, USER, peer_address
 from oncelog_protocol.errors import InvalidRequestError
-from oncelog_protocol.limits import NAME_CHARS_MAX
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.schema import Name
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 """Bytes of batches that are written, in a second."""
@@ -25,10 +29,31 @@ REQUEST_RATE = "request_rate"
 CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 """Partitions that are created or deleted, in a second (KIP-599)."""
 
-QUOTA_KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_RATE, CONTROLLER_MUTATION_RATE)
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+"""Connections that an address makes, in a second (KIP-612)."""
+CONNECTIONS = "connections"
+"""Connections that an address has at a time."""
+
+CLIENT_QUOTA_KEYS = (
+    PRODUCER_BYTE_RATE,
+    CONSUMER_BYTE_RATE,
+    REQUEST_RATE,
+    CONTROLLER_MUTATION_RATE,
+)
+"""They are of users and client ids."""
+
+ADDRESS_QUOTA_KEYS = (CONNECTION_CREATION_RATE, CONNECTIONS)
+"""They are of addresses."""
 
 DEFAULT_ENTITY = ""
-"""As a user or a client id it stands for each one that has no quota of its own."""
+"""As a user, a client id or an address it stands for each one that has no quota of its own."""
+
+USERS = "users"
+CLIENTS = "clients"
+USER_CLIENTS = "user-clients"
+ADDRESSES = "addresses"
+QUOTA_KINDS = (USERS, CLIENTS, USER_CLIENTS, ADDRESSES)
+"""An entity has one of these kinds, by the parts that it has."""
 
 QUOTA_VALUE_MAX = 2**63 - 1
 
@@ -51,17 +76,97 @@ NEVER_HELD = frozenset(
 transaction would hold up its readers."""
 
 
+class QuotaEntity(NamedTuple):
+    """It is whom a quota is of: a user, a client id, or the two together; or an address.
+
+    Each part is a name, ``DEFAULT_ENTITY``, or None: then it does not count.
+    """
+
+    user: str | None = None
+    client_id: str | None = None
+    address: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return which of ``QUOTA_KINDS`` it is."""
+        if self.address is not None:
+            return ADDRESSES
+        if self.user is None:
+            return CLIENTS
+        return USERS if self.client_id is None else USER_CLIENTS
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return what may be counted for it."""
+        return CLIENT_QUOTA_KEYS if self.address is None else ADDRESS_QUOTA_KEYS
+
+    def checked(self) -> QuotaEntity:
+        """Return it in the one spelling in which it is kept.
+
+        :raises InvalidRequestError: it is nobody, an address together with something else, or has a
+            name that cannot be.
+        """
+        _check_name("user", self.user)
+        _check_name("client id", self.client_id)
+        if self.address is None:
+            if self.user is None and self.client_id is None:
+                raise InvalidRequestError(
+                    "a quota is of a user, of a client id, of both, or of an address"
+                )
+            return self
+        if self.user is not None or self.client_id is not None:
+            raise InvalidRequestError("a quota of an address is of no user and no client id")
+        if self.address == DEFAULT_ENTITY:
+            return self
+        address = peer_address(self.address)
+        if address is None:
+            raise InvalidRequestError(f"{self.address[:64]!r} is no address")
+        return QuotaEntity(None, None, str(address))
+
+    def check_key(self, key: str) -> None:
+        """Check that ``key`` may be counted for it.
+
+        :raises InvalidRequestError: it may not.
+        """
+        if key not in self.keys:
+            raise InvalidRequestError(
+                f"quota {key[:64]!r} of {self.kind}: not one of {', '.join(self.keys)}"
+            )
+
+    def sentence(self) -> str:
+        """Return whom it is, as people would say it."""
+        names = zip(("user", "client id", "address"), self, strict=True)
+        parts = [
+            f"any {what}" if name == DEFAULT_ENTITY else f"{what} {name}"
+            for what, name in names
+            if name is not None
+        ]
+        return " with ".join(parts)
+
+
+def check_value(key: str, value: float) -> None:
+    """Check that a quota may be so much.
+
+    :raises InvalidRequestError: it is no number from 0 to 2^63 - 1.
+    """
+    if type(value) not in (int, float) or not 0 <= value <= QUOTA_VALUE_MAX:
+        raise InvalidRequestError(f"{key}: the value is not a number from 0 to 2^63 - 1")
+
+
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """It is one quota: whose, of what, how much a second.
-
-    ``user`` and ``client_id`` may be a name, ``DEFAULT_ENTITY``, or None: then it does not count.
-    """
+    """It is one quota: whose, of what, how much."""
 
     user: str | None
     client_id: str | None
     key: str
     value: float
+    address: str | None = None
+
+    @property
+    def entity(self) -> QuotaEntity:
+        """Return whom it is of."""
+        return QuotaEntity(self.user, self.client_id, self.address)
 
     def checked(self) -> Quota:
         """Return it, as it is one that can be kept.
@@ -69,17 +174,118 @@ class Quota:
         :raises InvalidRequestError: it is of nobody, of a name that cannot be, of nothing that is
             counted, or its value is no number from 0 to 2^63 - 1.
         """
-        if self.user is None and self.client_id is None:
-            raise InvalidRequestError("a quota is of a user, of a client id, or of both")
-        _check_name("user", self.user, PRINCIPAL_CHARS_MAX)
-        _check_name("client id", self.client_id, NAME_CHARS_MAX)
-        if self.key not in QUOTA_KEYS:
-            raise InvalidRequestError(f"quota {self.key[:64]!r}: not one of {QUOTA_KEYS}")
-        if type(self.value) not in (int, float) or not 0 <= self.value <= QUOTA_VALUE_MAX:
-            raise InvalidRequestError(f"{self.key}: the value is not a number from 0 to 2^63 - 1")
+        entity = self.entity.checked()
+        entity.check_key(self.key)
+        check_value(self.key, self.value)
         return self
 
 
-def _check_name(what: str, name: str | None, chars_max: int) -> None:
-    if name is not None and (len(name) > chars_max or not name.isprintable()):
+@dataclass(frozen=True, slots=True)
+class QuotaValue:
+    """It says how much of a key."""
+
+    key: Name
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class EntityQuotas:
+    """It has all quotas of one entity, as they travel; none ends it."""
+
+    user: Name | None
+    client_id: Name | None
+    address: Name | None
+    values: list[QuotaValue] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, entity: QuotaEntity, values: Iterable[tuple[str, float]]) -> EntityQuotas:
+        """Return the quotas of an entity, by their keys."""
+        return cls(*entity, [QuotaValue(key, float(value)) for key, value in values])
+
+    @property
+    def entity(self) -> QuotaEntity:
+        """Return whom they are of."""
+        return QuotaEntity(self.user, self.client_id, self.address)
+
+    def checked(self) -> dict[str, float]:
+        """Return the values by their keys.
+
+        :raises InvalidRequestError: the entity, a key or a value cannot be.
+        """
+        entity = self.entity
+        if entity.checked() != entity:
+            raise InvalidRequestError(f"{entity.sentence()} is not spelled as it is kept")
+        for each in self.values:
+            entity.check_key(each.key)
+            check_value(each.key, each.value)
+        return {each.key: each.value for each in self.values}
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFilter:
+    """It chooses entities: None leaves a part open, or, if it is ``strict``, wants it absent."""
+
+    user: Name | None = None
+    client_id: Name | None = None
+    address: Name | None = None
+    strict: bool = False
+
+    def matches(self, entity: QuotaEntity) -> bool:
+        """Return whether the filter chooses the entity."""
+        wanted = (self.user, self.client_id, self.address)
+        return all(
+            name == found or (name is None and not self.strict)
+            for name, found in zip(wanted, entity, strict=True)
+        )
+
+
+_NAMED = "named"
+
+_PRECEDENCE: tuple[tuple[str | None, str | None], ...] = (
+    (_NAMED, _NAMED),
+    (_NAMED, DEFAULT_ENTITY),
+    (_NAMED, None),
+    (DEFAULT_ENTITY, _NAMED),
+    (DEFAULT_ENTITY, DEFAULT_ENTITY),
+    (DEFAULT_ENTITY, None),
+    (None, _NAMED),
+    (None, DEFAULT_ENTITY),
+)
+"""A quota's user and client id may be these, the most special ones first (KIP-55)."""
+
+
+class KeyQuotas:
+    """It has all quotas of one key of users and client ids, and finds the one that counts: the
+    most special one that names both."""
+
+    __slots__ = ("_forms", "_quotas")
+
+    def __init__(self, quotas: Iterable[Quota]) -> None:
+        self._quotas: dict[tuple[str | None, str | None], Quota] = {}
+        for quota in quotas:
+            user = f"{USER}{quota.user}" if quota.user else quota.user
+            self._quotas[user, quota.client_id] = quota
+        forms = {(_form(user), _form(client_id)) for user, client_id in self._quotas}
+        self._forms = sorted(forms, key=_PRECEDENCE.index)
+
+    def find(self, principal: str, client_id: str) -> Quota | None:
+        """Return the quota that counts for a principal, ``User:name``; None where there is none."""
+        for user, client in self._forms:
+            quota = self._quotas.get(
+                (
+                    principal if user == _NAMED else user,
+                    client_id if client == _NAMED else client,
+                )
+            )
+            if quota is not None:
+                return quota
+        return None
+
+
+def _form(name: str | None) -> str | None:
+    return _NAMED if name else name
+
+
+def _check_name(what: str, name: str | None) -> None:
+    if name is not None and (len(name) > PRINCIPAL_CHARS_MAX or not name.isprintable()):
         raise InvalidRequestError(f"{what} {name[:64]!r}: not printable text, or too long")

@@ -63,6 +63,8 @@ Encoder = Callable[[Any], Any]
 M = TypeVar("M")
 
 _VERSION_MAX = 2**15 - 1
+_EXACT_FLOAT_MAX = 2**53
+"""Every integer up to it is a float too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +181,8 @@ def _fields(cls: type, version: int) -> list[tuple[dataclasses.Field[Any], Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """It says what one value may be. ``kind`` is int, bool, str, bytes, list, or a message class;
-    ``low`` and ``high`` bound an integer, or the length of anything else; ``item`` rules the items
+    """It says what one value may be. ``kind`` is int, bool, float, str, bytes, list, or a message
+    class; ``low`` and ``high`` bound an integer, or the length of anything else; ``item`` rules the items
     of a list."""
 
     label: str
@@ -211,7 +213,7 @@ def _rule(hint: Any, label: str) -> _Rule:
     if bare is int:
         bounds = next((n for n in notes if isinstance(n, IntRange)), IntRange(-(2**63), 2**63 - 1))
         return _Rule(label, int, nullable, bounds.low, bounds.high)
-    if bare is bool or dataclasses.is_dataclass(bare):
+    if bare is bool or bare is float or dataclasses.is_dataclass(bare):
         return _Rule(label, typing.cast(type, bare), nullable, 0, 0)
     if bare is str or bare is bytes:
         return _Rule(label, bare, nullable, 0, _length(notes, _LENGTHS[bare]))
@@ -440,6 +442,8 @@ def _forgiven(value: Any, rule: _Rule) -> Any:
         return value
     if kind is int and isinstance(value, int):
         return int(value)
+    if kind is float and isinstance(value, int) and abs(value) <= _EXACT_FLOAT_MAX:
+        return float(value)
     if kind is str and isinstance(value, str):
         return str.__str__(value)
     if kind is bytes and isinstance(value, (bytes, bytearray, memoryview)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_controller import security_nodes, user_nodes, znodes
+from oncelog_controller import quota_nodes, security_nodes, user_nodes, znodes
 from oncelog_controller.events import TombstoneRead
 from oncelog_controller.loader import (
     READS_MAX,
@@ -13,7 +13,7 @@ from oncelog_controller.loader import (
     load_users,
     prepare_store,
 )
-from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredUser
+from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredQuotas, StoredUser
 from oncelog_controller.state import DynamicConfig, PartitionState
 from oncelog_controller.store import Create, WatchEvent
 from oncelog_protocol.acls import (
@@ -29,6 +29,7 @@ from oncelog_protocol.acls import (
     AclPattern,
 )
 from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.quotas import DEFAULT_ENTITY, PRODUCER_BYTE_RATE, QuotaEntity
 from oncelog_protocol.sasl.user import ScramUser
 from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.sasl import CREDENTIALS, SECRET, SHA_256
@@ -204,6 +205,29 @@ async def test_users_are_read_with_the_secret_that_was_made_once(
     assert read.security.users == {"app": StoredUser(app, 0), "spoilt": StoredUser(nobody, 0)}
     assert read.security == await load_users(store)
     assert caplog.text.count(f"user_unreadable path={user_nodes.USERS}/") == 4
+
+
+@pytest.mark.hostile(55)
+async def test_quotas_are_read_with_acls_and_spoilt_ones_bound_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, store = await client()
+    await load_cluster(store, 1, 0, ignore, acls=True)
+    good, spoilt = QuotaEntity("app"), QuotaEntity(None, DEFAULT_ENTITY)
+    data = quota_nodes.encode_quotas({PRODUCER_BYTE_RATE: 5})
+    await store.create(quota_nodes.quotas_path(good), data)
+    await store.create(quota_nodes.quotas_path(spoilt), b'{"version":2}')
+    await store.create("/security/quotas/clients/%", data)
+    read = await load_cluster(store, 1, 0, ignore, acls=True)
+    assert read.security is not None
+    assert read.security.quotas == {
+        good: StoredQuotas({PRODUCER_BYTE_RATE: 5}, 0),
+        spoilt: StoredQuotas({}, 0),
+    }
+    assert caplog.text.count("quotas_unreadable path=/security/quotas/clients/") == 2
+    read = await load_cluster(store, 1, 0, ignore, secret=SECRET)
+    assert read.security is not None
+    assert read.security.quotas == {}, "only where brokers decide by ACLs"
 
 
 async def test_a_secret_that_cannot_be_read_is_made_anew(caplog: pytest.LogCaptureFixture) -> None:

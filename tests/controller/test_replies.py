@@ -10,9 +10,10 @@ from oncelog_controller.replies import refusal
 from oncelog_protocol import schema
 from oncelog_protocol.acls import AclBinding, AclBindingFilter
 from oncelog_protocol.errors import NotControllerError
-from oncelog_protocol.messages import acls, admin, replication
+from oncelog_protocol.messages import acls, admin, quotas, replication
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.quotas import QuotaFilter
 
 REQUESTS: list[tuple[Request, int]] = [
     (admin.CreateTopicsRequest([admin.CreatableTopic("t", 1, 1)], 1), 1),
@@ -29,6 +30,8 @@ REQUESTS: list[tuple[Request, int]] = [
         1,
     ),
     (acls.DeleteAclsRequest([AclBindingFilter(), AclBindingFilter()]), 2),
+    (quotas.DescribeQuotasRequest(QuotaFilter()), 0),
+    (quotas.AlterQuotasRequest([quotas.QuotaChange("app", None, None, "request_rate", 1.0)]), 1),
     (replication.AlterPartitionRequest(1, 1, []), 0),
     (replication.ControlledShutdownRequest(1, 1), 0),
 ]

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oncelog_controller.security_orders import SLICE_CHARS, SLICE_USERS, SecurityOrder, told, weight
+from oncelog_controller.security_orders import (
+    SLICE_CHARS,
+    SLICE_QUOTAS,
+    SLICE_USERS,
+    SecurityOrder,
+    told,
+    weight,
+)
 from oncelog_protocol import limits
 from oncelog_protocol.acls import ALLOW, DENY, LITERAL, TOPIC, WRITE, AclBinding
 from oncelog_protocol.frame import encode_frame
 from oncelog_protocol.limits import HEAD_BYTES_MAX
 from oncelog_protocol.messages.security import FULL
+from oncelog_protocol.quotas import (
+    CLIENT_QUOTA_KEYS,
+    PRODUCER_BYTE_RATE,
+    REQUEST_RATE,
+    QuotaEntity,
+)
 from oncelog_protocol.sasl.user import ScramUser, UserRow
 from oncelog_protocol.schema import encode
 from support.sasl import CREDENTIALS, SECRET, SHA_256, SHA_512
@@ -121,3 +134,42 @@ def test_users_go_in_slices_beside_acls_and_fit_a_frame() -> None:
         assert len(encode_frame(encode(one, 0))) < HEAD_BYTES_MAX
     assert slices[0].users is order.requests((9, 9, 9))[0].users
     assert repr(SECRET) not in repr(order) + repr(slices[0])
+
+
+# ---- quotas
+
+QUOTAS = {
+    QuotaEntity("app"): {PRODUCER_BYTE_RATE: 5.0},
+    QuotaEntity(None, "c"): {REQUEST_RATE: 1.0},
+}
+NO_MORE: dict[QuotaEntity, dict[str, float]] = {QuotaEntity("app"): {}}
+
+
+def test_changes_of_quotas_are_merged_as_well() -> None:
+    everything = SecurityOrder(FULL, 4, {}, quotas=QUOTAS)
+    merged = everything.merged_with(SecurityOrder(4, 5, {}, quotas=NO_MORE))
+    merged = merged.merged_with(change(6, ALLOWED))
+    assert (merged.full, merged.version) == (True, 6)
+    assert merged.quotas == {**QUOTAS, **NO_MORE}
+    assert merged.acls == {ALLOWED.pattern: (ALLOWED,)}
+
+
+def test_a_change_of_quotas_says_the_same_when_it_is_told_again() -> None:
+    order = SecurityOrder(3, 4, {}, quotas={**QUOTAS, **NO_MORE})
+    (request,) = order.requests(HEAD)
+    assert weight(request) == 2
+    assert told(request).quotas == order.quotas
+
+
+def test_quotas_go_in_slices_beside_acls_and_users_and_fit_a_frame() -> None:
+    values = dict.fromkeys(CLIENT_QUOTA_KEYS, 1.5)
+    count = 2 * SLICE_QUOTAS + 1
+    quotas = {QuotaEntity(f"{n:0255}", "\U0001f600" * 255): values for n in range(count)}
+    order = SecurityOrder(FULL, 4, {ALLOWED.pattern: (ALLOWED,)}, {"app": APP}, SECRET, quotas)
+    slices = order.requests(HEAD)
+    assert [len(one.quotas) for one in slices] == [SLICE_QUOTAS, SLICE_QUOTAS, 1]
+    assert [len(one.users) for one in slices] == [1, 0, 0]
+    assert [len(one.acls) for one in slices] == [1, 0, 0]
+    for one in slices:
+        assert len(encode_frame(encode(one, 0))) < HEAD_BYTES_MAX
+    assert slices[0].quotas is order.requests((9, 9, 9))[0].quotas

@@ -9,12 +9,23 @@ import pytest
 
 from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.quotas import (
+    ADDRESS_QUOTA_KEYS,
+    ADDRESSES,
+    CLIENT_QUOTA_KEYS,
+    CLIENTS,
     CONSUMER_BYTE_RATE,
     DEFAULT_ENTITY,
     NEVER_HELD,
     PRODUCER_BYTE_RATE,
     QUOTA_VALUE_MAX,
+    USER_CLIENTS,
+    USERS,
+    EntityQuotas,
+    KeyQuotas,
     Quota,
+    QuotaEntity,
+    QuotaFilter,
+    QuotaValue,
 )
 from oncelog_protocol.registry import REQUESTS
 
@@ -51,10 +62,10 @@ def test_a_quota_is_of_a_user_a_client_id_or_both(user: str | None, client_id: s
 @pytest.mark.parametrize(
     ("quota", "reason"),
     [
-        (replace(OF_APP, user=None), "of a user, of a client id, or of both"),
+        (replace(OF_APP, user=None), "of a user, of a client id, of both, or of an address"),
         (replace(OF_APP, user="a\n"), "user"),
         (replace(OF_APP, user="u" * 256), "too long"),
-        (replace(OF_APP, client_id="c" * 1025), "too long"),
+        (replace(OF_APP, client_id="c" * 256), "too long"),
         (replace(OF_APP, key="request_percentage"), "not one of"),
     ],
 )
@@ -65,3 +76,74 @@ def test_what_it_is_of_is_checked(quota: Quota, reason: str) -> None:
 
 def test_what_is_never_held_is_spoken_here() -> None:
     assert set(REQUESTS) >= NEVER_HELD
+
+
+# ---- whom a quota is of
+
+
+@pytest.mark.parametrize(
+    ("entity", "kind", "sentence"),
+    [
+        (QuotaEntity("app"), USERS, "user app"),
+        (QuotaEntity(DEFAULT_ENTITY), USERS, "any user"),
+        (QuotaEntity(None, "c"), CLIENTS, "client id c"),
+        (QuotaEntity("app", DEFAULT_ENTITY), USER_CLIENTS, "user app with any client id"),
+        (QuotaEntity(None, None, "10.0.0.1"), ADDRESSES, "address 10.0.0.1"),
+        (QuotaEntity(None, None, DEFAULT_ENTITY), ADDRESSES, "any address"),
+    ],
+)
+def test_an_entity_has_a_kind_and_a_sentence(entity: QuotaEntity, kind: str, sentence: str) -> None:
+    assert entity.checked() == entity
+    assert (entity.kind, entity.sentence()) == (kind, sentence)
+    assert entity.keys == (ADDRESS_QUOTA_KEYS if kind == ADDRESSES else CLIENT_QUOTA_KEYS)
+
+
+def test_an_address_has_one_spelling() -> None:
+    for text, kept in (("::ffff:10.0.0.1", "10.0.0.1"), ("0:0::1", "::1"), ("::A", "::a")):
+        assert QuotaEntity(None, None, text).checked().address == kept
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
+        (QuotaFilter(), 4),
+        (QuotaFilter(user="app"), 2),
+        (QuotaFilter(user="app", strict=True), 1),
+        (QuotaFilter(user="app", client_id="c"), 1),
+        (QuotaFilter(client_id=DEFAULT_ENTITY), 0),
+        (QuotaFilter(address="::1", strict=True), 1),
+        (QuotaFilter(strict=True), 0),
+    ],
+)
+def test_a_filter_leaves_parts_open_or_wants_them_absent(wanted: QuotaFilter, chosen: int) -> None:
+    entities = [
+        QuotaEntity("app"),
+        QuotaEntity("app", "c"),
+        QuotaEntity(None, "d"),
+        QuotaEntity(None, None, "::1"),
+    ]
+    assert sum(map(wanted.matches, entities)) == chosen
+
+
+def test_quotas_of_an_entity_travel_together_and_are_checked() -> None:
+    travelled = EntityQuotas.of(QuotaEntity("app"), [(PRODUCER_BYTE_RATE, 5)])
+    assert travelled.checked() == {PRODUCER_BYTE_RATE: 5}
+    assert travelled.entity == QuotaEntity("app")
+    for wrong in (
+        replace(travelled, user=None),
+        replace(travelled, values=[QuotaValue("connections", 1)]),
+        replace(travelled, values=[QuotaValue(PRODUCER_BYTE_RATE, -1)]),
+        EntityQuotas(None, None, "::ffff:10.0.0.1"),
+    ):
+        with pytest.raises(InvalidRequestError):
+            wrong.checked()
+
+
+def test_the_quota_that_counts_is_found_with_whose_it_is() -> None:
+    of_any = replace(OF_APP, user=DEFAULT_ENTITY)
+    of_both = replace(OF_APP, client_id="c")
+    quotas = KeyQuotas([of_any, OF_APP, of_both])
+    assert quotas.find("User:app", "c") is of_both
+    assert quotas.find("User:app", "d") is OF_APP
+    assert quotas.find("User:eve", "c") is of_any
+    assert KeyQuotas([OF_APP]).find("User:eve", "c") is None

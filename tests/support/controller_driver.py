@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oncelog_controller import security_nodes, user_nodes, znodes
+from oncelog_controller import quota_nodes, security_nodes, user_nodes, znodes
 from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.effects import (
@@ -38,7 +38,7 @@ from oncelog_controller.events import (
 from oncelog_controller.machine import ControllerMachine
 from oncelog_controller.orders import Orders
 from oncelog_controller.safeguards import SAFE, ControllerSafeguards
-from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredUser
+from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredQuotas, StoredUser
 from oncelog_controller.state import (
     BrokerRegistration,
     ClusterPartition,
@@ -109,7 +109,10 @@ class Driver:
         self.nodes: dict[str, Node] = {}
         for path in ("/brokers", "/config", "/admin", *znodes.BASE_PATHS):
             self.nodes[path] = Node(b"", 0, 0)
-        for path in (*security_nodes.ACL_PARENTS, security_nodes.VERSION, user_nodes.USERS):
+        for path in (
+            *(*security_nodes.ACL_PARENTS, *quota_nodes.QUOTA_PARENTS),
+            *(security_nodes.VERSION, user_nodes.USERS),
+        ):
             self.nodes[path] = Node(b"", 0, 0)
         self.nodes[znodes.CONTROLLER_EPOCH] = Node(znodes.encode_epoch(1), self.epoch, 0)
         self.brokers: dict[int, BrokerRegistration] = {}
@@ -266,6 +269,12 @@ class Driver:
             node = self.nodes[path]
             user = user_nodes.decode_user(path, node.data)
             security.users[user.name] = StoredUser(user, node.version)
+        for parent in quota_nodes.QUOTA_PARENTS:
+            for path in (f"{parent}/{name}" for name in self._names(parent)):
+                node = self.nodes[path]
+                values = quota_nodes.decode_quotas(path, node.data)
+                quotas = StoredQuotas(values, node.version)
+                security.quotas[quota_nodes.entity_of(path)] = quotas
         security.secret = SECRET
         return security
 

@@ -31,6 +31,7 @@ from oncelog_protocol.messages import (
     metadata,
     offsets,
     produce,
+    quotas,
     replication,
     security,
     shared_transactions,
@@ -39,6 +40,7 @@ from oncelog_protocol.messages import (
     users,
 )
 from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.quotas import QuotaFilter
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
 
@@ -269,6 +271,8 @@ REQUESTS: dict[tuple[str, str], Callable[[], Built]] = {
     ("DELETE_ACLS", ""): lambda: acls.DeleteAclsRequest([]),
     ("DESCRIBE_USERS", ""): users.DescribeUsersRequest,
     ("ALTER_USERS", ""): lambda: users.AlterUsersRequest([]),
+    ("DESCRIBE_QUOTAS", ""): lambda: quotas.DescribeQuotasRequest(QuotaFilter()),
+    ("ALTER_QUOTAS", ""): lambda: quotas.AlterQuotasRequest([]),
     ("INIT_PID", ""): transactions.InitPidRequest,
     ("INIT_PID", "transactional"): lambda: transactions.InitPidRequest("payer", 60_000),
     ("ADD_PARTITIONS_TO_TXN", ""): lambda: _add("payer"),

@@ -91,6 +91,8 @@ def values(hint: Any, version: int) -> st.SearchStrategy[Any]:
         return st.integers(bounds.low, bounds.high)
     if hint is bool:
         return st.booleans()
+    if hint is float:
+        return st.floats(allow_nan=False)
     length = next((n.count for n in notes if isinstance(n, MaxLength)), 20)
     if hint is bytes:
         return st.binary(max_size=min(length, 20))

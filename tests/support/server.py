@@ -9,6 +9,7 @@ from typing import Any
 
 import msgpack
 
+from oncelog_broker.server.address_quotas import AddressQuotas
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
 from oncelog_broker.server.listener import Listener
@@ -155,6 +156,7 @@ class ServerUnderTest:
         authorizer: Authorizer | None = None,
         identity: Identity = UNKNOWN,
         security: ListenerSecurity = OPEN,
+        addresses: AddressQuotas | None = None,
     ) -> None:
         self.identity = identity
         self.tasks = Tasks("test")
@@ -174,6 +176,7 @@ class ServerUnderTest:
             pool=self.pool,
             security=security,
             wall_clock=SystemWallClock(),
+            addresses=addresses,
         )
 
     async def __aenter__(self) -> ServerUnderTest:

@@ -17,9 +17,11 @@ from oncelog_broker.coordinator.transaction.service import TransactionCoordinato
 from oncelog_broker.server.access import BETWEEN_BROKERS, CREATE_TOPIC, PRODUCER_ID, Access
 from oncelog_broker.server.authorizer import (
     ALTER,
+    ALTER_CONFIGS,
     CLUSTER,
     DELETE,
     DESCRIBE,
+    DESCRIBE_CONFIGS,
     GROUP,
     READ,
     TOPIC,
@@ -153,6 +155,18 @@ CONTROLLER: tuple[ApiRow[ControllerRequests, AsyncHandler], ...] = (
     ApiRow(
         ApiKey.DESCRIBE_USERS,
         Access(DESCRIBE, CLUSTER),
+        ToController,
+        lambda requests: requests.controller.handle,
+    ),
+    ApiRow(
+        ApiKey.DESCRIBE_QUOTAS,
+        Access(DESCRIBE_CONFIGS, CLUSTER),
+        ToController,
+        lambda requests: requests.controller.handle,
+    ),
+    ApiRow(
+        ApiKey.ALTER_QUOTAS,
+        Access(ALTER_CONFIGS, CLUSTER),
         ToController,
         lambda requests: requests.controller.handle,
     ),

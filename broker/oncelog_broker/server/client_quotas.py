@@ -10,7 +10,7 @@ Rules
   beyond that is a debt. It is paid by waiting.
 * There are ``BUCKETS_MAX`` buckets at most; beyond, the one that was idle for longest goes.
 * Brokers and super users have no quotas.
-* Without quotas nothing is counted.
+* Without quotas nothing is counted. Quotas of addresses are not counted here (``address_quotas``).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from typing import Protocol
 
 from oncelog_broker.server.request import RequestContext
 from oncelog_broker.server.request_prices import price
-from oncelog_protocol.acls import USER
 from oncelog_protocol.limits import THROTTLE_MS_MAX
-from oncelog_protocol.quotas import DEFAULT_ENTITY, QUOTA_KEYS, REQUEST_RATE, Quota
+from oncelog_protocol.quotas import CLIENT_QUOTA_KEYS, REQUEST_RATE, KeyQuotas, Quota
 
 BUCKETS_MAX = 10_000
 
@@ -33,20 +32,6 @@ HOLD_S_MAX = THROTTLE_MS_MAX / 1000
 
 Owner = tuple[str | None, str | None]
 """(principal, client id) whose requests share a bucket; None: of all."""
-
-_NAMED = "named"
-
-_KINDS: tuple[Owner, ...] = (
-    (_NAMED, _NAMED),
-    (_NAMED, DEFAULT_ENTITY),
-    (_NAMED, None),
-    (DEFAULT_ENTITY, _NAMED),
-    (DEFAULT_ENTITY, DEFAULT_ENTITY),
-    (DEFAULT_ENTITY, None),
-    (None, _NAMED),
-    (None, DEFAULT_ENTITY),
-)
-"""A quota may be of these kinds, the most special one first."""
 
 
 class TokenBucket:
@@ -81,36 +66,6 @@ class TokenBucket:
             return math.inf
         self._tokens = left = self.fill(now) - amount
         return -left / self.rate if left < 0 else 0.0
-
-
-class _KeyQuotas:
-    """It has all quotas of one key, and the kinds that there are."""
-
-    __slots__ = ("_kinds", "_rates")
-
-    def __init__(self, quotas: Iterable[Quota]) -> None:
-        self._rates: dict[Owner, float] = {}
-        for quota in quotas:
-            user = f"{USER}{quota.user}" if quota.user else quota.user
-            self._rates[user, quota.client_id] = quota.value
-        kinds = {(_part(user), _part(client_id)) for user, client_id in self._rates}
-        self._kinds = sorted(kinds, key=_KINDS.index)
-
-    def find(self, principal: str, client_id: str) -> tuple[float, Owner] | None:
-        """Return the rate that counts and who shares its bucket; None where there is none."""
-        for user, client in self._kinds:
-            named = (
-                principal if user == _NAMED else user,
-                client_id if client == _NAMED else client,
-            )
-            rate = self._rates.get(named)
-            if rate is not None:
-                owner = (
-                    None if user is None else principal,
-                    None if client is None else client_id,
-                )
-                return rate, owner
-        return None
 
 
 class Quotas(Protocol):
@@ -172,7 +127,7 @@ class ClientQuotas:
     def __init__(self, now: Callable[[], float], super_users: Collection[str] = ()) -> None:
         self._now = now
         self._super_users = frozenset(super_users)
-        self._of: dict[str, _KeyQuotas] = {}
+        self._of: dict[str, KeyQuotas] = {}
         self._buckets: OrderedDict[tuple[str, Owner], TokenBucket] = OrderedDict()
 
     @property
@@ -181,13 +136,15 @@ class ClientQuotas:
         return len(self._buckets)
 
     def take(self, quotas: Iterable[Quota]) -> None:
-        """Count by these quotas from now on, and by no others. Debts stay.
+        """Count by these quotas from now on, and by no others; those of addresses are left out.
+        Debts stay.
 
         :raises InvalidRequestError: one of them cannot be; nothing has changed then.
         """
-        checked = [quota.checked() for quota in quotas]
-        of = {key: [quota for quota in checked if quota.key == key] for key in QUOTA_KEYS}
-        self._of = {key: _KeyQuotas(some) for key, some in of.items() if some}
+        of: dict[str, list[Quota]] = {}
+        for quota in quotas:
+            of.setdefault(quota.checked().key, []).append(quota)
+        self._of = {key: KeyQuotas(of[key]) for key in CLIENT_QUOTA_KEYS if key in of}
 
     def left(self, context: RequestContext, key: str) -> float | None:
         """Return how much the asker may have at once: at most 0 in debt or if it is stopped; None
@@ -228,10 +185,14 @@ class ClientQuotas:
         """Return what bounds the asker, and note that it is not idle."""
         if context.is_broker or context.principal in self._super_users:
             return None
-        found = self._of[key].find(context.principal, context.client_id)
-        if found is None:
+        quota = self._of[key].find(context.principal, context.client_id)
+        if quota is None:
             return None
-        rate, owner = found
+        rate = quota.value
+        owner = (
+            None if quota.user is None else context.principal,
+            None if quota.client_id is None else context.client_id,
+        )
         bucket = self._buckets.get((key, owner))
         if bucket is None:
             bucket = self._buckets[key, owner] = TokenBucket(rate, self._now())
@@ -242,7 +203,3 @@ class ClientQuotas:
         if bucket.rate != rate:
             bucket.change(rate, self._now())
         return bucket
-
-
-def _part(name: str | None) -> str | None:
-    return _NAMED if name else name

@@ -46,6 +46,7 @@ from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
 from oncelog_broker.server.handlers.update_security import UpdateSecurityHandler
 from oncelog_broker.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from oncelog_broker.server.internal_topics import InternalTopics
+from oncelog_broker.server.known_quotas import KnownQuotas
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.mutation_quota import MutationQuota
 from oncelog_broker.server.producer_ids import ProducerIds
@@ -80,6 +81,7 @@ def install_handlers(
     authorizer: Authorizer,
     acls: AclAuthorizer,
     users: Users,
+    known_quotas: KnownQuotas,
     guarded: GuardedUsers,
     authenticate: AuthenticateHandler,
     quotas: Quotas = NO_QUOTAS,
@@ -88,9 +90,9 @@ def install_handlers(
     authorizer_name: str = "none",
     safeguards: SecuritySafeguards = SAFE,
 ) -> None:
-    """Give ``.dispatcher`` a handler for every API of the registry. ``acls`` and ``users`` are told
-    what the controller says of them, whether they decide here or not. Askers are told
-    ``authorizer_name``."""
+    """Give ``.dispatcher`` a handler for every API of the registry. ``acls``, ``users`` and
+    ``known_quotas`` are told what the controller says of them, whether they decide here or not.
+    Askers are told ``authorizer_name``."""
     requests = ControllerRequests(controller, authorizer, mutations)
     dispatcher.install({}, api_table.handlers(api_table.CONTROLLER, requests, authorizer))
     dispatcher.install(
@@ -116,29 +118,17 @@ def install_handlers(
             ApiKey.INIT_PID: InitPidHandler(producer_ids, transactions.transactions, authorizer),
         },
     )
-    _install_security_handlers(dispatcher, requests, fence, acls, users, guarded, authenticate)
-    _install_group_handlers(dispatcher, coordination, image, authorizer, acls)
-    _install_transaction_handlers(
-        dispatcher, transactions, coordination, image, topics, replicas, authorizer
-    )
-
-
-def _install_security_handlers(
-    dispatcher: RequestDispatcher,
-    requests: ControllerRequests,
-    fence: ControllerFence,
-    acls: AclAuthorizer,
-    users: Users,
-    guarded: GuardedUsers,
-    authenticate: AuthenticateHandler,
-) -> None:
     dispatcher.install(
         {},
         {
             ApiKey.AUTHENTICATE: authenticate,
-            ApiKey.UPDATE_SECURITY: UpdateSecurityHandler(fence, acls, users),
+            ApiKey.UPDATE_SECURITY: UpdateSecurityHandler(fence, acls, users, known_quotas),
             ApiKey.ALTER_USERS: AlterUsersHandler(requests, guarded),
         },
+    )
+    _install_group_handlers(dispatcher, coordination, image, authorizer, acls)
+    _install_transaction_handlers(
+        dispatcher, transactions, coordination, image, topics, replicas, authorizer
     )
 
 

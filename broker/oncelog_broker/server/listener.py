@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from oncelog_broker.replication.safeguards import SAFE, Safeguards
+from oncelog_broker.server.address_quotas import AddressQuotas
 from oncelog_broker.server.connection import Dispatcher, ServerChannel
 from oncelog_broker.server.listener_security import OPEN, ListenerSecurity
 from oncelog_broker.server.newcomers import Newcomers, between_brokers, is_loopback
@@ -74,11 +75,12 @@ class Listener:
         pool: BytePool,
         security: ListenerSecurity = OPEN,
         wall_clock: WallClock | None = None,
+        addresses: AddressQuotas | None = None,
         safeguards: Safeguards = SAFE,
         security_safeguards: SecuritySafeguards = SAFE_SECURITY,
     ) -> None:
-        """``internal``: brokers are served through it. A ``wall_clock`` is needed with
-        TLS."""
+        """``internal``: brokers are served through it. A ``wall_clock`` is needed with TLS. All
+        listeners of a broker share ``addresses``, but those through which brokers are served."""
         self.name = name
         self.internal = internal
         self.dispatcher = dispatcher
@@ -102,6 +104,7 @@ class Listener:
         self._newcomers: Newcomers[ServerChannel] = Newcomers(
             between_brokers() if internal else limits.newcomers
         )
+        self._addresses = AddressQuotas() if addresses is None else addresses
         self._logged: dict[str, tuple[float, int]] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -201,27 +204,32 @@ class Listener:
         """Return whether a new connection is within the limits; if so it is counted."""
         if self._closing:
             return False
-        host = channel.peer_host
-        of_host = self._per_host.get(host, 0)
-        if len(self.connections) >= self.limits.connections_max:
-            reason = f"{self.limits.connections_max} connections are open"
-        elif of_host >= self.limits.connections_per_ip_max:
-            reason = f"{of_host} connections of this host are open"
-        else:
-            now = self.loop.time()
-            reason = self._newcomers.over_rate(host, now)
-            if not reason:
-                self.connections[channel] = None
-                self._per_host[host] = of_host + 1
-                self.counters.accepted += 1
-                self._make_room(self._newcomers.add(channel, now))
-                return True
+        host, now = channel.peer_host, self.loop.time()
+        reason = self._over_count(host)
+        if reason:
+            self.counters.refused += 1
+            self._log(host, "refused", channel.peer, reason)
+            return False
+        reason = self._addresses.over_rate(host, now) or self._newcomers.over_rate(host, now)
+        if reason:
             self.counters.throttled += 1
             self._log(host, "refused", channel.peer, reason)
             return False
-        self.counters.refused += 1
-        self._log(host, "refused", channel.peer, reason)
-        return False
+        self.connections[channel] = None
+        self._per_host[host] = self._per_host.get(host, 0) + 1
+        self._addresses.opened(host)
+        self.counters.accepted += 1
+        self._make_room(self._newcomers.add(channel, now))
+        return True
+
+    def _over_count(self, host: str) -> str:
+        """Return why no further connection of ``host`` may be open; "" if one may."""
+        of_host = self._per_host.get(host, 0)
+        if len(self.connections) >= self.limits.connections_max:
+            return f"{self.limits.connections_max} connections are open"
+        if of_host >= self.limits.connections_per_ip_max:
+            return f"{of_host} connections of this host are open"
+        return self._addresses.over_count(host)
 
     def _make_room(self, crowded_out: Iterable[tuple[ServerChannel, str]]) -> None:
         for channel, reason in crowded_out:
@@ -243,6 +251,7 @@ class Listener:
         self._newcomers.remove(channel)
         if not self.connections:
             self._empty.set()
+        self._addresses.closed(channel.peer_host)
         left = self._per_host[channel.peer_host] - 1
         if left:
             self._per_host[channel.peer_host] = left

@@ -1,7 +1,7 @@
 """The controller tells brokers by UpdateSecurity what they decide by.
 
 It is an order as those of ``replication``, and fenced like them. What it carries has one version,
-which grows with each change: of the ACLs, and of users.
+which grows with each change: of the ACLs, of users, and of quotas.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from oncelog_protocol.acls import AclBinding
 from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.quotas import EntityQuotas
 from oncelog_protocol.sasl.user import Key, UserRow
 from oncelog_protocol.schema import Int16, Int32, Int64, Name
 
@@ -33,7 +34,7 @@ class UpdateSecurityResponse:
     """It tells the version that the broker has now, and whether it wants to be told everything: the
     change was to another version than it had. Its errors are STALE_CONTROLLER_EPOCH,
     STALE_BROKER_EPOCH, NOT_CONTROLLER, BROKER_NOT_AVAILABLE, INVALID_REQUEST (a slice without
-    those before it, or an ACL that cannot be) and UNACCEPTABLE_CREDENTIAL."""
+    those before it, or an ACL or a quota that cannot be) and UNACCEPTABLE_CREDENTIAL."""
 
     error_code: Int16 = 0
     version: Int64 = -1
@@ -62,3 +63,5 @@ class UpdateSecurityRequest(Request):
     """One without credentials is deleted."""
     secret: Key = field(default=b"", repr=False)
     """It is the cluster's, from which names without a user get their salts; with everything."""
+    quotas: list[EntityQuotas] = field(default_factory=list)
+    """One without values is deleted."""

@@ -30,7 +30,7 @@ from oncelog_protocol.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownMemberIdError,
 )
-from oncelog_protocol.messages import acls, admin, replication, transactions, users
+from oncelog_protocol.messages import acls, admin, quotas, replication, transactions, users
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.groups import (
     HeartbeatRequest,
@@ -45,6 +45,7 @@ from oncelog_protocol.messages.shared_transactions import (
     JoinTxnRequest,
 )
 from oncelog_protocol.messages.transactions import EndTxnRequest
+from oncelog_protocol.quotas import QuotaFilter
 from oncelog_protocol.registry import REQUESTS
 from support.fake_transactions import FakeTransactions
 from support.group_world import GroupWorld
@@ -98,6 +99,8 @@ OF_CLUSTER: dict[ApiKey, tuple[str, Request]] = {
     ApiKey.CREATE_ACLS: ("ALTER", acls.CreateAclsRequest([])),
     ApiKey.DELETE_ACLS: ("ALTER", acls.DeleteAclsRequest([])),
     ApiKey.DESCRIBE_USERS: ("DESCRIBE", users.DescribeUsersRequest()),
+    ApiKey.DESCRIBE_QUOTAS: ("DESCRIBE_CONFIGS", quotas.DescribeQuotasRequest(QuotaFilter())),
+    ApiKey.ALTER_QUOTAS: ("ALTER_CONFIGS", quotas.AlterQuotasRequest([])),
 }
 """The operation on the cluster that is needed, and the request."""
 

@@ -35,6 +35,7 @@ async def test_no_api_is_left_out(tmp_path: Path) -> None:
         authorizer=broker.authorizer,
         acls=broker.acls,
         users=broker.users,
+        known_quotas=broker.known_quotas,
         guarded=GuardedUsers([], "User:broker-{id}"),
         authenticate=broker.make_authenticate_handler(),
     )

@@ -5,7 +5,7 @@ version than the present one is acknowledged and changes nothing; a change to an
 the present one is not taken, and the answer asks for everything.
 
 Whole-request errors: see controller_fence; INVALID_REQUEST (a slice without those before it, or an
-ACL that cannot be), UNACCEPTABLE_CREDENTIAL (a user who cannot be).
+ACL or a quota that cannot be), UNACCEPTABLE_CREDENTIAL (a user who cannot be).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from oncelog_broker.server.acl_authorizer import AclAuthorizer
 from oncelog_broker.server.controller_fence import ControllerFence
+from oncelog_broker.server.known_quotas import KnownQuotas
 from oncelog_broker.server.request import RequestContext
 from oncelog_broker.server.users import Users
 from oncelog_protocol.acl_state import AclState
@@ -24,25 +25,38 @@ from oncelog_protocol.messages.security import (
     UpdateSecurityRequest,
     UpdateSecurityResponse,
 )
+from oncelog_protocol.quotas import QuotaEntity
 from oncelog_protocol.sasl.user import ScramUser
 
 
 class _Changes(NamedTuple):
     acls: dict[AclPattern, tuple[AclBinding, ...]]
     users: dict[str, ScramUser | None]
+    quotas: dict[QuotaEntity, dict[str, float]]
 
     def merged_with(self, newer: _Changes) -> _Changes:
         """Return both; what is newer counts."""
-        return _Changes({**self.acls, **newer.acls}, {**self.users, **newer.users})
+        return _Changes(
+            {**self.acls, **newer.acls},
+            {**self.users, **newer.users},
+            {**self.quotas, **newer.quotas},
+        )
 
 
 class UpdateSecurityHandler:
-    """It fences, and hands what has come to the authorizer and to the users."""
+    """It fences, and hands what has come to the authorizer, to the users and to the quotas."""
 
-    def __init__(self, fence: ControllerFence, authorizer: AclAuthorizer, users: Users) -> None:
+    def __init__(
+        self,
+        fence: ControllerFence,
+        authorizer: AclAuthorizer,
+        users: Users,
+        quotas: KnownQuotas,
+    ) -> None:
         self._fence = fence
         self._authorizer = authorizer
         self._users = users
+        self._quotas = quotas
         self._begun: tuple[tuple[int, int], _Changes] | None = None
         """Slices of this controller epoch and version have come, but not the last."""
 
@@ -61,16 +75,19 @@ class UpdateSecurityHandler:
                 for each in request.acls
             },
             {row.name: row.checked() for row in request.users},
+            {each.entity: each.checked() for each in request.quotas},
         )
         taken = True
         if request.base == FULL:
             self._take_slice(request, changes)
         else:
-            # Both are told, even when one does not take it: a revocation counts at once.
-            acls_taken = self._authorizer.change(request.base, request.version, changes.acls)
-            users_taken = self._users.change(request.base, request.version, changes.users)
-            taken = acls_taken and users_taken
-        version = min(self._authorizer.version, self._users.version)
+            # All are told, even when one does not take it: a revocation counts at once.
+            between = (request.base, request.version)
+            acls_taken = self._authorizer.change(*between, changes.acls)
+            users_taken = self._users.change(*between, changes.users)
+            quotas_taken = self._quotas.change(*between, changes.quotas)
+            taken = acls_taken and users_taken and quotas_taken
+        version = min(self._authorizer.version, self._users.version, self._quotas.version)
         return UpdateSecurityResponse(NO_ERROR, version, not taken)
 
     def _take_slice(self, request: UpdateSecurityRequest, changes: _Changes) -> None:
@@ -85,3 +102,4 @@ class UpdateSecurityHandler:
             self._authorizer.replace(state)
             users = [user for user in changes.users.values() if user is not None]
             self._users.replace(request.version, request.secret, users)
+            self._quotas.replace(request.version, changes.quotas)

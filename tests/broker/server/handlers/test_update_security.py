@@ -9,6 +9,7 @@ import pytest
 
 from oncelog_broker.server.acl_authorizer import AclAuthorizer
 from oncelog_broker.server.handlers.update_security import UpdateSecurityHandler
+from oncelog_broker.server.known_quotas import KnownQuotas
 from oncelog_broker.server.users import Users
 from oncelog_protocol import schema
 from oncelog_protocol.acls import ALLOW, DENY, LITERAL, TOPIC, WRITE, AclBinding
@@ -19,6 +20,7 @@ from oncelog_protocol.errors import (
     UnacceptableCredentialError,
 )
 from oncelog_protocol.messages.security import FULL, PatternAcls, UpdateSecurityRequest
+from oncelog_protocol.quotas import PRODUCER_BYTE_RATE, EntityQuotas, QuotaEntity, QuotaValue
 from oncelog_protocol.sasl.user import CredentialRow, ScramUser, UserRow
 from support.fence import OpenFence
 from support.sasl import CREDENTIALS, SECRET, SHA_256
@@ -36,7 +38,8 @@ class Told:
         self.fence.registered(5)
         self.authorizer = AclAuthorizer()
         self.users = Users(b"own")
-        self.handler = UpdateSecurityHandler(self.fence, self.authorizer, self.users)
+        self.quotas = KnownQuotas()
+        self.handler = UpdateSecurityHandler(self.fence, self.authorizer, self.users, self.quotas)
 
     async def __call__(
         self,
@@ -48,10 +51,10 @@ class Told:
         epoch: int = 1,
         users: Sequence[UserRow] = (),
         secret: bytes = b"",
+        quotas: Sequence[EntityQuotas] = (),
     ) -> tuple[int, bool]:
-        order = UpdateSecurityRequest(
-            1, epoch, 5, base, version, list(acls), first, last, list(users), secret
-        )
+        listed = (list(acls), first, last, list(users), secret, list(quotas))
+        order = UpdateSecurityRequest(1, epoch, 5, base, version, *listed)
         sent = schema.decode(UpdateSecurityRequest, schema.encode(order, 0), 0)
         response = await self.handler.handle_async(make_context(), sent)
         assert response.error_code == 0
@@ -180,4 +183,43 @@ async def test_a_user_who_cannot_be_is_refused() -> None:
     weak = CredentialRow("SCRAM-SHA-256", b"", 1, b"", b"")
     with pytest.raises(UnacceptableCredentialError):
         await told(FULL, 1, acls(ALLOWED, ALLOWED), users=[replace(APP, credentials=[weak])])
+    assert told.entries is None
+
+
+# ---- quotas
+
+
+def quotas(user: str, *values: float) -> EntityQuotas:
+    return EntityQuotas.of(QuotaEntity(user), [(PRODUCER_BYTE_RATE, value) for value in values])
+
+
+async def test_quotas_come_the_same_way() -> None:
+    told = Told()
+    assert await told(FULL, 4, quotas=[quotas("app", 7)], last=False) == (-1, False)
+    assert told.quotas.values == {}
+    assert await told(FULL, 4, quotas=[quotas("other", 0)], first=False) == (4, False)
+    assert told.quotas.values == {
+        QuotaEntity("app"): {PRODUCER_BYTE_RATE: 7},
+        QuotaEntity("other"): {PRODUCER_BYTE_RATE: 0},
+    }
+    assert await told(4, 6, quotas=[quotas("app"), quotas("other", 0.5)]) == (6, False)
+    assert told.quotas.values == {QuotaEntity("other"): {PRODUCER_BYTE_RATE: 0.5}}
+    assert await told(8, 9, quotas=[quotas("app", 1)]) == (6, True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        quotas("app", float("nan")),
+        quotas("app", -1),
+        EntityQuotas("app", None, "10.0.0.1"),
+        EntityQuotas(None, None, "::ffff:10.0.0.1"),
+        EntityQuotas("app", None, None, [QuotaValue("connections", 1)]),
+    ],
+    ids=str,
+)
+async def test_a_quota_that_cannot_be_is_refused(wrong: EntityQuotas) -> None:
+    told = Told()
+    with pytest.raises(InvalidRequestError):
+        await told(FULL, 1, acls(ALLOWED, ALLOWED), quotas=[wrong])
     assert told.entries is None
