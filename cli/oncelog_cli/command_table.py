@@ -52,6 +52,7 @@ COMMANDS = (
     LazyCommand("configs", "configs:app", "Settings of topics and running brokers."),
     LazyCommand("users", "users:app", "Make, list, disable, delete users; set passwords."),
     LazyCommand("acls", "acls:app", "Who may do what: add, list, explain, delete ACLs."),
+    LazyCommand("quotas", "quotas:app", "How much users and addresses may have of brokers."),
     LazyCommand("whoami", "whoami:whoami", "As whom the brokers know you."),
     LazyCommand(
         "elect-leaders", "leaders:elect_leaders", "Give partitions to their preferred leaders."

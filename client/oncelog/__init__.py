@@ -38,6 +38,9 @@ _HOMES = {
     "Producer": "oncelog.producer.producer",
     "ProducerFencedError": "oncelog.errors",
     "ProducerRecord": "oncelog.consumer.outgoing",
+    "QuotaAlteration": "oncelog.admin.quotas",
+    "QuotaEntity": "oncelog_protocol.quotas",
+    "QuotaFilter": "oncelog_protocol.quotas",
     "RebalanceListener": "oncelog.consumer.group.listener",
     "Receipt": "oncelog.shared_transactions.transaction",
     "Record": "oncelog.consumer.record",
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from oncelog import errors as errors
     from oncelog.admin.admin import Admin as Admin
     from oncelog.admin.group_results import OffsetReset as OffsetReset
+    from oncelog.admin.quotas import QuotaAlteration as QuotaAlteration
     from oncelog.admin.results import NewTopic as NewTopic
     from oncelog.admin.results import Results as Results
     from oncelog.admin.users import UserAlteration as UserAlteration
@@ -109,6 +113,8 @@ if TYPE_CHECKING:
     from oncelog.whereabouts import bootstrap_servers as bootstrap_servers
     from oncelog_protocol.acls import AclBinding as AclBinding
     from oncelog_protocol.acls import AclBindingFilter as AclBindingFilter
+    from oncelog_protocol.quotas import QuotaEntity as QuotaEntity
+    from oncelog_protocol.quotas import QuotaFilter as QuotaFilter
     from oncelog_protocol.types import TopicPartition as TopicPartition
 else:
     __all__ = [*_HOMES, *_MODULES]

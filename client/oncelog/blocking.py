@@ -410,6 +410,8 @@ class Admin(BlockingClient[AsyncAdmin]):
     create_acls = face.blocking(AsyncAdmin.create_acls)
     delete_acls = face.blocking(AsyncAdmin.delete_acls)
     describe_acls = face.blocking(AsyncAdmin.describe_acls)
+    alter_quotas = face.blocking(AsyncAdmin.alter_quotas)
+    describe_quotas = face.blocking(AsyncAdmin.describe_quotas)
     delete_records = face.blocking(AsyncAdmin.delete_records)
     list_groups = face.blocking(AsyncAdmin.list_groups)
     describe_groups = face.blocking(AsyncAdmin.describe_groups)

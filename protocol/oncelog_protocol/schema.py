@@ -182,8 +182,8 @@ def _fields(cls: type, version: int) -> list[tuple[dataclasses.Field[Any], Any]]
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """It says what one value may be. ``kind`` is int, bool, float, str, bytes, list, or a message
-    class; ``low`` and ``high`` bound an integer, or the length of anything else; ``item`` rules the items
-    of a list."""
+    class; ``low`` and ``high`` bound an integer, or the length of anything else; ``item`` rules the
+    items of a list."""
 
     label: str
     kind: type

@@ -41,6 +41,7 @@ def values(count: int) -> list[bytes]:
     return [b"%06d" % number + bytes(5000) for number in range(count)]
 
 
+@pytest.mark.hostile(49)
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 async def test_a_producer_over_its_quota_is_slower_and_loses_nothing(
     tmp_path: Path, acks: int | str
@@ -115,6 +116,7 @@ async def test_an_admin_over_its_quota_is_refused_and_served_later(tmp_path: Pat
         assert await admin.list_topics() == ["a", "b", "t"]
 
 
+@pytest.mark.hostile(47)
 async def test_a_quota_of_0_stops_until_it_is_changed(tmp_path: Path) -> None:
     async with bound(tmp_path, PRODUCER_BYTE_RATE, 0) as cluster:
         broker = cluster.brokers[cluster.leader("t")]

@@ -11,7 +11,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from oncelog import AclBinding, AclBindingFilter, Admin, NewTopic, Producer, UserAlteration
+from oncelog import (
+    AclBinding,
+    AclBindingFilter,
+    Admin,
+    NewTopic,
+    Producer,
+    QuotaAlteration,
+    QuotaEntity,
+    UserAlteration,
+)
 from oncelog.shared_transactions.transaction import SharedTransaction
 from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.local.secured import with_profile_for
@@ -74,6 +83,25 @@ async def acls(world: World) -> None:
         '[[acls]]\nallow = "User:app"\noperations = ["WRITE", "READ"]\ntopic = "orders"\n'
     )
     (world.directory / "wrong.toml").write_text('[[acls]]\nalow = "User:app"\n')
+
+
+async def quotas(world: World) -> None:
+    """User "app" may write 10 MiB a second, any user 1 MiB, and an address has two bounds."""
+    async with Admin(world.bootstrap) as admin:
+        gone = [
+            QuotaAlteration(entity, dict.fromkeys(values))
+            for entity, values in (await admin.describe_quotas()).items()
+        ]
+        wishes = [
+            *gone,
+            QuotaAlteration(QuotaEntity("app"), {"producer_byte_rate": 10 * 1024**2}),
+            QuotaAlteration(QuotaEntity(""), {"producer_byte_rate": 1024**2, "request_rate": 500}),
+            QuotaAlteration(
+                QuotaEntity(address="192.0.2.7"),
+                {"connections": 20, "connection_creation_rate": 0.5},
+            ),
+        ]
+        (await admin.alter_quotas(wishes)).raise_for_errors()
 
 
 async def groups(world: World) -> None:
@@ -434,6 +462,30 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("acls explain User:app WRITE group:team", code=2, asks=False),
     ),
     "acls export": (Case("acls export", prepare=acls),),
+    "quotas set": (
+        Case("quotas set --user app --produce 10MiB/s --consume 512KiB", prepare=quotas),
+        Case("quotas set --any-address --connections 0 --dry-run", prepare=quotas),
+        Case("quotas set --user app --any-client-id --requests 100", prepare=quotas),
+        Case("quotas set --user app --connections 5", prepare=quotas, code=1),
+        Case("quotas set --produce 10MiB/s", code=2, asks=False),
+        Case("quotas set --user app --produce fast", code=2, asks=False),
+    ),
+    "quotas list": (
+        Case("quotas list", prepare=quotas),
+        Case("quotas list --address 192.0.2.7", prepare=quotas),
+        Case("quotas list --effective User:app", prepare=quotas),
+        Case("quotas list --effective app --user app", code=2, asks=False),
+    ),
+    "quotas delete": (
+        Case("quotas delete --user app --yes", prepare=quotas),
+        Case(
+            "quotas delete --address 192.0.2.7 --key connections --dry-run",
+            prepare=quotas,
+        ),
+        Case("quotas delete --user none --yes", prepare=quotas),
+        Case("quotas delete --user app", prepare=quotas, code=2),
+        Case("quotas delete --user app --key connections", code=2, asks=False),
+    ),
     "acls apply": (
         Case("acls apply {dir}/acls.toml", prepare=acls),
         Case("acls apply {dir}/acls.toml --prune --dry-run", prepare=acls),
@@ -522,6 +574,8 @@ CASES: Mapping[str, tuple[Case, ...]] = {
 """Cases by the path of the command, as it is typed after ``oncelog``."""
 
 HINTS: Mapping[str, Any] = {
+    "client_id": "string or null",
+    "value": "number or null",
     "host": "string or null",
     "broker_id": "integer or null",
     "committed": "boolean or null",

@@ -1,7 +1,7 @@
 """The admin client changes and describes topics, configs, brokers, elections and log directories.
 
-Groups, transactions, users and ACLs have parts of their own: see ``groups.py``,
-``transactions.py``, ``users.py`` and ``acls.py``.
+Groups, transactions, users, ACLs and quotas have parts of their own: see ``groups.py``,
+``transactions.py``, ``users.py``, ``acls.py`` and ``quotas.py``.
 
 Rules
 -----
@@ -20,6 +20,7 @@ from oncelog import defaults
 from oncelog.admin.acls import AclAdmin
 from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error, item_error
 from oncelog.admin.groups import GroupAdmin
+from oncelog.admin.quotas import QuotaAdmin
 from oncelog.admin.record_deletion import DeletionQuestion
 from oncelog.admin.results import (
     BrokerApiVersions,
@@ -70,7 +71,7 @@ NOT_ALIVE_S = 1.0
 KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
 
 
-class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin):
+class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin):
     """An admin client changes and describes a cluster.
 
     Use it as ``async with Admin("localhost:9092") as admin: ...``.

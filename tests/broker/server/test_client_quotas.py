@@ -233,6 +233,7 @@ def test_a_set_with_something_that_cannot_be_changes_nothing() -> None:
     assert counted.quotas.left(asks(), KEY) == 10
 
 
+@pytest.mark.hostile(48)
 def test_many_client_ids_do_not_escape_the_quota_of_their_user() -> None:
     counted = Counted(of("app", None, 10), of(None, DEFAULT_ENTITY, 10))
     for number in range(1000):
@@ -241,6 +242,7 @@ def test_many_client_ids_do_not_escape_the_quota_of_their_user() -> None:
     assert counted.quotas.bucket_count == 1
 
 
+@pytest.mark.hostile(48)
 def test_there_are_so_many_buckets_and_the_longest_idle_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

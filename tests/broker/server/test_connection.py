@@ -245,6 +245,7 @@ async def test_what_exceeds_a_quota_is_served_later_unless_it_is_dropped(
         assert [(await peer.response())[0] for _ in served] == served
 
 
+@pytest.mark.hostile(50)
 async def test_a_client_that_goes_on_sending_while_it_is_held_is_not_read() -> None:
     holding = Holding(30)
     async with ServerUnderTest({ApiKey.METADATA: holding}) as server:

@@ -31,7 +31,7 @@ async def test_an_attack_comes_to_nothing_and_a_bystander_goes_on(
             listeners = cluster.brokers[1].listeners
             assert listeners["internal"].newcomer_count() == 0
             await eventually(lambda: len(listeners["external"].connections) == 1)
-            assert not listeners["certified"].connections
+            await eventually(lambda: not listeners["certified"].connections)
         record_property("laps_ms", bystander.laps_ms())
         assert [line.getMessage() for line in caplog.records if line.levelname == "ERROR"] == []
 
