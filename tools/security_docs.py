@@ -48,15 +48,6 @@ MECHANISMS = {
     " SCRAM keeps (RFC 4616)",
     Mechanism.OAUTHBEARER: "TLS only. A token says who it is (RFC 7628)",
 }
-PROMISE_OF_QUOTAS = (
-    "| Q6 | Whoever exceeds a quota is told how long to wait, and is served later. Nothing is"
-    " dropped. |\n"
-)
-QUOTAS = (
-    "## Quotas\n\nA quota is of a user, of a client id, or of both; the most special one counts. It"
-    " is per broker and second, and 0 stops what it counts."
-)
-
 NAMES = {
     "orders": "the topic", "fresh": "the new topic", "payer": "the transactional id",
     "team": "the group",
@@ -140,24 +131,29 @@ def quota_keys() -> str:
     """Return the keys of quotas."""
     words = attribute_docs(inspect.getsource(quotas))
     by_key = {getattr(quotas, name): text for name, text in words.items() if name.isupper()}
-    rows = [[f"`{key}`", one_line(by_key[key])] for key in quotas.QUOTA_KEYS]
+    rows = [
+        [f"`{key}`", whose, one_line(by_key[key])]
+        for whose, keys in (
+            ("users, client ids", quotas.CLIENT_QUOTA_KEYS),
+            ("addresses", quotas.ADDRESS_QUOTA_KEYS),
+        )
+        for key in keys
+    ]
     held = ", ".join(f"`{each.name}`" for each in sorted(quotas.NEVER_HELD))
     text = f"Never held back are {held}. Brokers and super users have no quota."
-    return "\n\n".join([table(["key", "counts"], rows), text])
+    return "\n\n".join([table(["key", "of", "counts"], rows), text])
 
 
 def outputs() -> dict[Path, str]:
     """Return the page."""
-    has_quotas = "ALTER_QUOTAS" in ApiKey.__members__
     text = Template(WORDS.read_text(encoding="utf-8")).substitute(
-        q6=PROMISE_OF_QUOTAS if has_quotas else "",
         mechanisms=mechanisms(),
         iterations_min=f"{credential.ITERATIONS_MIN:,}",
         iterations_max=f"{credential.ITERATIONS_MAX:,}",
         iterations_default=f"{credential.ITERATIONS_DEFAULT:,}",
         operations=operations(),
         matrix=matrix(),
-        quotas=f"{QUOTAS}\n\n{quota_keys()}\n\n" if has_quotas else "",
+        quotas=quota_keys(),
         before=before(),
     )
     return {PAGE: f"{NOTE}\n\n{text}"}
