@@ -162,9 +162,7 @@ class Broker:
         self.fence = ControllerFence(elected_in(metadata_store), safeguards)
         self.image = MetadataImage()
         self.clock_watch = self._make_clock_watch(clock)
-        self.quotas = ClientQuotas(loop.time, config.super_users)
-        self.address_quotas = AddressQuotas()
-        self.known_quotas = KnownQuotas(self.quotas.take, self.address_quotas.take)
+        self.quotas, self.address_quotas, self.known_quotas = self._make_quotas()
         self.dispatcher = self._make_dispatcher()
         self.pool = BytePool(config.queued_max_bytes)
         self.listeners: dict[str, Listener] = {}
@@ -199,6 +197,11 @@ class Broker:
             broker_id=self.broker_id,
             interval_ms=self.config.log_retention_check_interval_ms,
         )
+
+    def _make_quotas(self) -> tuple[ClientQuotas, AddressQuotas, KnownQuotas]:
+        clients = ClientQuotas(asyncio.get_running_loop().time, self.config.super_users)
+        addresses = AddressQuotas()
+        return clients, addresses, KnownQuotas(clients.take, addresses.take)
 
     def _make_users(self) -> Users:
         secret = self._entropy.fork("users").token(SECRET_BYTES)

@@ -147,7 +147,7 @@ def _part(what: str, name: str | None, any_of_them: bool) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class QuotaWords:
-    """It is what a command line says of how much there may be, as it was typed."""
+    """It has the amounts of a command line, as they were typed."""
 
     produce: str | None = None
     consume: str | None = None

@@ -107,11 +107,11 @@ def _made(
 ) -> tuple[Changes, list[AlteredQuota]]:
     """Return what entities are to have that is not so already, and what became of each wish."""
     changes: Changes = {}
-    room = _Room(security)
+    room = _QuotaRoom(security)
     results = []
     for wish in wishes:
         try:
-            entity = wish.entity.checked()
+            entity = QuotaEntity(wish.user, wish.client_id, wish.address).checked()
             entity.check_key(wish.key)
             values = changes[entity] if entity in changes else dict(security.quotas_of(entity))
             if wish.value is None:
@@ -132,7 +132,7 @@ def _made(
     }, results
 
 
-class _Room:
+class _QuotaRoom:
     """It counts what the cluster's quotas take, with what a request changes."""
 
     def __init__(self, security: ClusterSecurity) -> None:

@@ -1,4 +1,4 @@
-"""Whose a quota is and how much it allows is read from words, or refused with the reason."""
+"""Words say whose a quota is and how much it allows, or are refused with the reason."""
 
 from __future__ import annotations
 

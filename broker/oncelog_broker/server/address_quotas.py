@@ -1,4 +1,4 @@
-"""How many connections an address may make, and have, is counted here for all listeners of clients.
+"""Connections are counted here by their address, for all listeners of clients.
 
 Rules
 -----

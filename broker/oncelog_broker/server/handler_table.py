@@ -90,9 +90,7 @@ def install_handlers(
     authorizer_name: str = "none",
     safeguards: SecuritySafeguards = SAFE,
 ) -> None:
-    """Give ``.dispatcher`` a handler for every API of the registry. ``acls``, ``users`` and
-    ``known_quotas`` are told what the controller says of them, whether they decide here or not.
-    Askers are told ``authorizer_name``."""
+    """Give ``.dispatcher`` a handler for every API of the registry."""
     requests = ControllerRequests(controller, authorizer, mutations)
     dispatcher.install({}, api_table.handlers(api_table.CONTROLLER, requests, authorizer))
     dispatcher.install(
@@ -118,17 +116,28 @@ def install_handlers(
             ApiKey.INIT_PID: InitPidHandler(producer_ids, transactions.transactions, authorizer),
         },
     )
+    updates = UpdateSecurityHandler(fence, acls, users, known_quotas)
+    _install_security_handlers(dispatcher, requests, updates, guarded, authenticate)
+    _install_group_handlers(dispatcher, coordination, image, authorizer, acls)
+    _install_transaction_handlers(
+        dispatcher, transactions, coordination, image, topics, replicas, authorizer
+    )
+
+
+def _install_security_handlers(
+    dispatcher: RequestDispatcher,
+    requests: ControllerRequests,
+    updates: UpdateSecurityHandler,
+    guarded: GuardedUsers,
+    authenticate: AuthenticateHandler,
+) -> None:
     dispatcher.install(
         {},
         {
             ApiKey.AUTHENTICATE: authenticate,
-            ApiKey.UPDATE_SECURITY: UpdateSecurityHandler(fence, acls, users, known_quotas),
+            ApiKey.UPDATE_SECURITY: updates,
             ApiKey.ALTER_USERS: AlterUsersHandler(requests, guarded),
         },
-    )
-    _install_group_handlers(dispatcher, coordination, image, authorizer, acls)
-    _install_transaction_handlers(
-        dispatcher, transactions, coordination, image, topics, replicas, authorizer
     )
 
 

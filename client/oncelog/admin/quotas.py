@@ -91,7 +91,7 @@ class QuotaAdmin(AdminCalls):
         """
         deadline = self._deadline(timeout_ms)
         changes = [
-            wire.QuotaChange(*each.entity, key, None if value is None else _number(key, value))
+            (each.entity, key, None if value is None else _number(key, value))
             for each in alterations
             for key, value in each.values.items()
         ]
@@ -99,13 +99,12 @@ class QuotaAdmin(AdminCalls):
         for first in range(0, len(changes), limits.QUOTAS_OF_REQUEST_MAX):
             some = changes[first : first + limits.QUOTAS_OF_REQUEST_MAX]
             left_ms = self._left_ms(deadline)
-            request = wire.AlterQuotasRequest(some, validate_only, left_ms)
+            sent = [wire.QuotaChange(*entity, key, value) for entity, key, value in some]
+            request = wire.AlterQuotasRequest(sent, validate_only, left_ms)
             response = await self._on_controller(request, left_ms)
             outcomes += [
-                QuotaOutcome(
-                    change.entity, change.key, item_error(item.error_code, item.error_message)
-                )
-                for change, item in zip(some, response.results, strict=True)
+                QuotaOutcome(entity, key, item_error(item.error_code, item.error_message))
+                for (entity, key, _), item in zip(some, response.results, strict=True)
             ]
         return Results(outcomes)
 
@@ -127,7 +126,7 @@ class QuotaAdmin(AdminCalls):
 
 
 def effective_quotas(
-    quotas: Mapping[QuotaEntity, QuotaValues], principal: str, client_id: str = ""
+    quotas: Mapping[QuotaEntity, QuotaValues], principal: str, client_id: str
 ) -> dict[str, tuple[float, QuotaEntity]]:
     """Return what counts for a principal, ``User:name``, with a client id: by key the value, and
     the entity that has it.

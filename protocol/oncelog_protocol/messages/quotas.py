@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from oncelog_protocol.messages.acls import ACKNOWLEDGE_TIMEOUT_MS
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.quotas import EntityQuotas, QuotaEntity, QuotaFilter
+from oncelog_protocol.quotas import EntityQuotas, QuotaFilter
 from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
 
 
@@ -47,11 +47,6 @@ class QuotaChange:
     address: Name | None
     key: Name
     value: float | None
-
-    @property
-    def entity(self) -> QuotaEntity:
-        """Return whom it is of."""
-        return QuotaEntity(self.user, self.client_id, self.address)
 
 
 @dataclass(slots=True)

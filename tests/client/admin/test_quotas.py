@@ -107,6 +107,6 @@ def test_what_counts_for_somebody_is_the_most_special_quota_of_each_key() -> Non
         PRODUCER_BYTE_RATE: (4.0, BOTH),
         REQUEST_RATE: (2.0, ANYBODY),
     }
-    assert effective_quotas(quotas, "User:app")[PRODUCER_BYTE_RATE] == (3.0, APP)
-    assert effective_quotas(quotas, "User:eve")[PRODUCER_BYTE_RATE] == (1.0, ANYBODY)
-    assert effective_quotas({}, "User:eve") == {}
+    assert effective_quotas(quotas, "User:app", "")[PRODUCER_BYTE_RATE] == (3.0, APP)
+    assert effective_quotas(quotas, "User:eve", "")[PRODUCER_BYTE_RATE] == (1.0, ANYBODY)
+    assert effective_quotas({}, "User:eve", "c") == {}
