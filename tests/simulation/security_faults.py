@@ -91,7 +91,11 @@ async def isolate_from_security(self: Nemesis) -> None:
         if chosen is not None:  # beside the fault, which must end even if nobody can acknowledge it
             change = workload.change_right(*chosen, granted=False)
             changing = cluster.loop.create_task(change, name="revoke")
-        await self._wait(0.5, 1.5 * workload.lost_touch_s)
+        await self._wait(0.5, 3.0 * workload.lost_touch_s)
+    except asyncio.CancelledError:
+        if changing is not None:  # its turn must not come when all is given back
+            changing.cancel()
+        raise
     finally:
         for other in others:
             self.network.release(host, other)
