@@ -132,6 +132,11 @@ class Repetitions:
                 found.append(Overdue(subject, left_out))
         return found
 
+    @property
+    def pending(self) -> bool:
+        """Return whether something was left out of which nobody has been told yet."""
+        return any(left_out for _, _, left_out in self._counts.values())
+
     def rest(self) -> list[Overdue]:
         """Return what is still to be told at the end; everything is forgotten."""
         found = [Overdue(subject, n) for subject, (_, _, n) in self._counts.items() if n]

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from oncelog_broker.server.authorizer import CLUSTER, Authorizer
+from oncelog_broker.server.authorizer import CLUSTER, AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.groups import (
@@ -109,7 +109,7 @@ async def _served(cluster: Cluster, request: Any) -> Any:
     return served[0]
 
 
-class Asked:
+class Asked(AllowAllAuthorizer):
     """It allows all but ``refused`` and ``denied``, and notes what the test's requests ask for.
 
     What a broker does for itself is not noted, and allowed."""

@@ -268,7 +268,7 @@ class ControllerStub:
         return self.responses.pop(0)
 
 
-class DenyAll:
+class DenyAll(AllowAllAuthorizer):
     """It says no to everything."""
 
     def authorize(self, context: RequestContext, operation: str, *resource: str) -> bool:
@@ -281,7 +281,7 @@ class DenyAll:
         return True
 
 
-class Only:
+class Only(AllowAllAuthorizer):
     """It allows (operation, resource type, resource name) and nothing else, but denies nothing."""
 
     def __init__(self, *allowed: tuple[str, str, str]) -> None:

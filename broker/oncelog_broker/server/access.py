@@ -25,6 +25,7 @@ from oncelog_broker.server.authorizer import (
     Authorizer,
 )
 from oncelog_broker.server.request import RequestContext
+from oncelog_protocol.acl_state import NOT_ALLOWED, AclDecision
 from oncelog_protocol.errors import (
     ApiError,
     ClusterAuthorizationFailedError,
@@ -32,6 +33,8 @@ from oncelog_protocol.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
 )
+
+MAY_WRITE = AclDecision(True, None, "the principal may WRITE some topic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +59,35 @@ class Access:
         self, authorizer: Authorizer, context: RequestContext, name: str = CLUSTER_NAME
     ) -> bool:
         """Return whether the principal of ``context`` may do the operation to the resource
-        ``name``. What else lets it pass never wins over a DENY of the operation."""
+        ``name``; if not, that goes on record."""
+        if self.decision(authorizer, context, name).allowed:
+            return True
+        return authorizer.authorize(context, self.operation, self.resource_type, name)
+
+    def decision(
+        self, authorizer: Authorizer, context: RequestContext, name: str = CLUSTER_NAME
+    ) -> AclDecision:
+        """Return whether the principal of ``context`` may do the operation to the resource
+        ``name``, and what decides it. What else lets it pass never wins over a DENY of the
+        operation."""
+        if self.or_broker and context.is_broker:
+            of_brokers = authorizer.decision(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+            if of_brokers.allowed:
+                return of_brokers
+        decision = authorizer.decision(context, self.operation, self.resource_type, name)
+        if decision.allowed or not (self.or_cluster or self.or_writer):
+            return decision
+        implied = NOT_ALLOWED
+        if self.or_cluster:
+            implied = authorizer.decision(context, self.operation, CLUSTER, CLUSTER_NAME)
         if (
-            self.or_broker
-            and context.is_broker
-            and authorizer.authorize(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+            not implied.allowed
+            and self.or_writer
+            and authorizer.authorize_any(context, WRITE, TOPIC)
         ):
-            return True
-        if authorizer.authorize(context, self.operation, self.resource_type, name):
-            return True
-        implied = (
-            self.or_cluster and authorizer.authorize(context, self.operation, CLUSTER, CLUSTER_NAME)
-        ) or (self.or_writer and authorizer.authorize_any(context, WRITE, TOPIC))
-        return implied and not authorizer.denies(context, self.operation, self.resource_type, name)
+            implied = MAY_WRITE
+        denied = authorizer.denies(context, self.operation, self.resource_type, name)
+        return implied if implied.allowed and not denied else decision
 
     @property
     def items(self) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from oncelog_broker.server.audit import Audit, AuditedPeer
 from oncelog_broker.server.request import RequestContext
 from oncelog_broker.server.safeguards import SAFE, SecuritySafeguards
 from oncelog_protocol.acl_state import AclDecision, AclState
@@ -38,10 +39,16 @@ class AclAuthorizer:
     """It decides by ACLs."""
 
     def __init__(
-        self, super_users: Collection[str] = (), safeguards: SecuritySafeguards = SAFE
+        self,
+        super_users: Collection[str] = (),
+        safeguards: SecuritySafeguards = SAFE,
+        *,
+        audit: Audit | None = None,
     ) -> None:
-        """Make an authorizer without a state; ``super_users`` are principals, ``User:name``."""
+        """Make an authorizer without a state; ``super_users`` are principals, ``User:name``.
+        Denials are told to ``audit``, where there is one."""
         self._safeguards = safeguards
+        self._audit = audit
         self._super_users = frozenset(super_users)
         self._state: AclState | None = None
         self._kept: dict[tuple[str, str, str, str, str | None], AclDecision] = {}
@@ -103,11 +110,16 @@ class AclAuthorizer:
     def authorize(
         self, context: RequestContext, operation: str, resource_type: str, resource_name: str
     ) -> bool:
-        """Return whether the principal of ``context`` may do ``operation`` to the resource.
+        """Return whether the principal of ``context`` may do ``operation`` to the resource; if not,
+        that goes on record.
 
         :raises BrokerNotAvailableError: the ACLs are not known yet.
         """
-        return self.decision(context, operation, resource_type, resource_name).allowed
+        decision = self.decision(context, operation, resource_type, resource_name)
+        if not decision.allowed and self._audit is not None:
+            peer = AuditedPeer.of(context)
+            self._audit.denied(peer, operation, resource_type, resource_name, decision.reason)
+        return decision.allowed
 
     def authorize_any(self, context: RequestContext, operation: str, resource_type: str) -> bool:
         """Return whether there may be a resource of the type to which the principal may do

@@ -1,7 +1,10 @@
 """The authorizer port decides whether a principal may do something to a resource.
 
-Handlers ask before they act. Operations and resource types carry Kafka's names. The only version
-for now allows everything; the one with ACLs comes with authentication.
+Handlers ask before they act. Operations and resource types carry Kafka's names. What ``authorize``
+refuses goes on record as a denial: it is for what a request names. ``decision`` is for the rest,
+such as what is only left out of a list, and for rights that another one may stand in for.
+
+One version allows everything; the one with ACLs is ``acl_authorizer``.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from oncelog_broker.server.request import RequestContext
+from oncelog_protocol.acl_state import NOT_ALLOWED, AclDecision
 from oncelog_protocol.acls import (
     ALL,
     ALTER,
@@ -35,7 +39,15 @@ class Authorizer(Protocol):
     def authorize(
         self, context: RequestContext, operation: str, resource_type: str, resource_name: str
     ) -> bool:
-        """Return whether the principal of ``context`` may do ``operation`` to the resource."""
+        """Return whether the principal of ``context`` may do ``operation`` to the resource; if not,
+        that goes on record."""
+        ...
+
+    def decision(
+        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
+    ) -> AclDecision:
+        """Return whether the principal of ``context`` may do ``operation`` to the resource, and
+        what decides it. Nothing goes on record."""
         ...
 
     def authorize_any(self, context: RequestContext, operation: str, resource_type: str) -> bool:
@@ -51,6 +63,9 @@ class Authorizer(Protocol):
         ...
 
 
+WITHOUT_ACLS = AclDecision(True, None, "authorizer=none")
+
+
 class AllowAllAuthorizer:
     """It allows everything."""
 
@@ -59,6 +74,13 @@ class AllowAllAuthorizer:
     ) -> bool:
         """Return true, always."""
         return True
+
+    def decision(
+        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
+    ) -> AclDecision:
+        """Return what ``authorize`` does; no ACL decides."""
+        allowed = self.authorize(context, operation, resource_type, resource_name)
+        return WITHOUT_ACLS if allowed else NOT_ALLOWED
 
     def authorize_any(self, context: RequestContext, operation: str, resource_type: str) -> bool:
         """Return true, always."""

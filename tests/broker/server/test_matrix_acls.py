@@ -68,7 +68,7 @@ def of_a_super_user(*entries: AclBinding) -> AclAuthorizer:
     return made
 
 
-class Secured:
+class Secured(AllowAllAuthorizer):
     """The test's requests come from alice, at ``HOST``, and are judged by what is set. What the
     broker does for itself is allowed, and what is open to everybody."""
 

@@ -147,9 +147,9 @@ class AddPartitionsToTxnHandler:
                     raise UnknownTopicOrPartitionError(f"{where} is not known here")
 
     def _is_leader(self, context: RequestContext) -> bool:
-        return context.is_broker and self._authorizer.authorize(
-            context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME
-        )
+        if not context.is_broker:
+            return False
+        return self._authorizer.decision(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME).allowed
 
     def _check_topic(self, context: RequestContext, topic: str) -> None:
         """Check whether a client may write to ``topic``, before it is told whether there is one."""

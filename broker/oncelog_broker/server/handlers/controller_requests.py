@@ -114,7 +114,7 @@ class ControllerRequests:
         """Return the controller's result, which must not tell that a hidden topic is there."""
         if result.error_code != TopicAlreadyExistsError.code:
             return result
-        if SEE_TOPIC.allows(self.authorizer, context, result.topic):
+        if SEE_TOPIC.decision(self.authorizer, context, result.topic).allowed:
             return result
         error = TopicAuthorizationFailedError()
         return TopicResult(result.topic, error.code, str(error))

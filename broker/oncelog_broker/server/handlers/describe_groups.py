@@ -57,7 +57,7 @@ class DescribeGroupsHandler:
             group.offsets = [
                 offset
                 for offset in group.offsets
-                if self._authorizer.authorize(context, DESCRIBE, TOPIC, offset.topic)
+                if self._authorizer.decision(context, DESCRIBE, TOPIC, offset.topic).allowed
             ]
         await self._add_lag(described)
         given = iter(described)

@@ -60,5 +60,5 @@ class DescribeTransactionsHandler:
         return described
 
     def _visible_topics(self, context: RequestContext, topics: list[TxnTopic]) -> list[TxnTopic]:
-        allowed = self._authorizer.authorize
-        return [each for each in topics if allowed(context, DESCRIBE, TOPIC, each.topic)]
+        decision = self._authorizer.decision
+        return [each for each in topics if decision(context, DESCRIBE, TOPIC, each.topic).allowed]

@@ -121,8 +121,9 @@ class FetchHandler:
             raise ClusterAuthorizationFailedError(
                 f"replica id {request.replica_id} on listener {context.listener}"
             )
-        if not self._authorizer.authorize(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
-            raise ClusterAuthorizationFailedError
+        may = self._authorizer.decision(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+        if not may.allowed:
+            raise ClusterAuthorizationFailedError(may.reason)
 
     def _fetch_as_follower(
         self, connection: ConnectionState, request: FetchRequest, respond: Respond

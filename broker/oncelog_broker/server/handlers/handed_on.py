@@ -145,7 +145,7 @@ class Listed:
         seen = [
             item
             for item in getattr(response, access.items)
-            if access.allows(self._authorizer, context, self._name(item))
+            if access.decision(self._authorizer, context, self._name(item)).allowed
         ]
         respond(replace(response, **{access.items: seen}))
 

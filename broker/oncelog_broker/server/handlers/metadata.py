@@ -59,7 +59,12 @@ class MetadataHandler:
             self._rendered = {}
             self._rendered_version = self._image.version
         if request.topics is None:
-            names = [t for t in sorted(self._image.topics) if self._may_see(context, t)]
+            decision = self._authorizer.decision
+            names = [
+                name
+                for name in sorted(self._image.topics)
+                if decision(context, DESCRIBE, TOPIC, name).allowed
+            ]
             topics = [self._known(self._image.topics[name]) for name in names]
         else:
             unique = dict.fromkeys(request.topics)

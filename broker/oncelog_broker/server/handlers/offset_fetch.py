@@ -69,10 +69,11 @@ class OffsetFetchHandler:
         topic: OffsetFetchTopicResponse,
         request: OffsetFetchRequest,
     ) -> OffsetFetchTopicResponse | None:
+        if request.topics is None:
+            allowed = self._authorizer.decision(context, DESCRIBE, TOPIC, topic.topic).allowed
+            return topic if allowed else None
         if self._authorizer.authorize(context, DESCRIBE, TOPIC, topic.topic):
             return topic
-        if request.topics is None:
-            return None
         code = TopicAuthorizationFailedError.code
         return OffsetFetchTopicResponse(
             topic.topic,

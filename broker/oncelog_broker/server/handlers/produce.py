@@ -206,6 +206,8 @@ class ProduceHandler:
             for item in topic.partitions:
                 span = item.batch
                 if _has_producer_id(payload[span.offset : span.offset + span.length]):
+                    # The denial goes on record.
+                    self._authorizer.authorize(context, IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME)
                     raise ClusterAuthorizationFailedError("may not write with a producer id")
 
     def _topic_refusal(self, context: RequestContext, topic: str) -> ApiError | None:
