@@ -41,6 +41,7 @@ from oncelog_broker.security import TlsWatch, inter_broker_dialer, listener_secu
 from oncelog_broker.security_watch import SecurityWatch
 from oncelog_broker.server.acl_authorizer import AclAuthorizer
 from oncelog_broker.server.address_quotas import AddressQuotas
+from oncelog_broker.server.audit import Audit
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.client_quotas import ClientQuotas
@@ -155,7 +156,8 @@ class Broker:
         self.clock = safeguards.log.clock(clock, loop.time, self._clock_leapt)
         self._entropy = entropy
         self._store = metadata_store
-        self.acls = AclAuthorizer(config.super_users, security_safeguards)
+        self.audit = Audit()
+        self.acls = AclAuthorizer(config.super_users, security_safeguards, audit=self.audit)
         decides = self.acls if config.authorizer == "acl" else AllowAllAuthorizer()
         self.authorizer: Authorizer = decides if authorizer is None else authorizer
         self.tasks = Tasks(f"broker-{config.broker_id}", self._task_failed)
@@ -229,7 +231,11 @@ class Broker:
     def _make_dispatcher(self) -> RequestDispatcher:
         """Make the dispatcher; clusters for tests put their faults in front of it."""
         return RequestDispatcher(
-            self.tasks, self.authorizer, quotas=self.quotas, safeguards=self._safeguards
+            self.tasks,
+            self.authorizer,
+            audit=self.audit,
+            quotas=self.quotas,
+            safeguards=self._safeguards,
         )
 
     def _make_runner(self, safeguards: ControllerSafeguards) -> ControllerRunner:
@@ -404,6 +410,7 @@ class Broker:
                 limits=self.live.connections,
                 pool=self.pool,
                 security=listener_security(self.config, wanted.name, self._wall_clock),
+                audit=self.audit,
                 wall_clock=self._wall_clock,
                 addresses=None if internal else self.address_quotas,
                 safeguards=self._safeguards,
@@ -502,7 +509,9 @@ class Broker:
     def _install_handlers(self) -> None:
         creation = None
         if self.config.auto_create_topics_enable:
-            creation = TopicCreation(self._admin_controller, self.tasks, self.authorizer)
+            creation = TopicCreation(
+                self._admin_controller, self.tasks, self.authorizer, self.audit
+            )
         install_handlers(
             self.dispatcher,
             broker_id=self.broker_id,
@@ -543,6 +552,7 @@ class Broker:
             clock=self._wall_clock,
             reauth_ms_max=self.config.connections_max_reauth_ms,
             tokens=self.tokens,
+            audit=self.audit,
         )
 
     def _users_changed(self, names: frozenset[str]) -> None:
@@ -684,6 +694,7 @@ class Broker:
         await self._step("closing the logs", self.logs.stop(clean=vouched, broker_epoch=epoch))
         await self._step("closing the session", self._store.close(), timeout_s=STORE_STEP_S)
         self.pool.close()
+        self.audit.close()
         self.failed.cancel()
         self.phase = BrokerPhase.STOPPED
         logger.info("broker_stopped", broker_id=self.broker_id, clean=clean)

@@ -318,6 +318,11 @@ class ServerConnection:
         """Return the size of the largest request frame that is accepted."""
         return self._reader.frame_bytes_max
 
+    @property
+    def client_id(self) -> str:
+        """Return how the asker has named itself last, for logs; "" before its first request."""
+        return self._client_id
+
     def trust(self) -> None:
         """Take requests of any size from now on: the asker is known."""
         self.known = True

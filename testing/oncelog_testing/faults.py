@@ -227,7 +227,7 @@ class FaultyDispatcher(RequestDispatcher):
     """It looks whether a fault is for a request before it is served."""
 
     def __init__(self, broker: Broker, plan: FaultPlan) -> None:
-        super().__init__(broker.tasks, broker.authorizer, quotas=broker.quotas)
+        super().__init__(broker.tasks, broker.authorizer, audit=broker.audit, quotas=broker.quotas)
         self._broker_id = broker.broker_id
         self._plan = plan
 

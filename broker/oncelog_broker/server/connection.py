@@ -100,7 +100,7 @@ class Acceptor(Protocol):
         """Return the broker that a peer is, by the id that it gave; None is a client."""
         ...
 
-    def greeted(self, channel: ServerChannel) -> None:
+    def greeted(self, channel: ServerChannel, client_id: str) -> None:
         """Note that the peer of a counted connection is known now."""
         ...
 
@@ -477,7 +477,7 @@ class ServerChannel(asyncio.BufferedProtocol):
     def _welcome(self) -> None:
         """Note that the peer is known, and who it is: the first exchange has said it."""
         self._new = False
-        self.listener.greeted(self)
+        self.listener.greeted(self, self.machine.client_id)
         if self.listener.internal:
             self.broker_id = self.listener.asker(self, self.machine.introduction.own_broker_id)
             self._pooled = self.broker_id is None

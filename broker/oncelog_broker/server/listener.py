@@ -17,9 +17,11 @@ from dataclasses import dataclass
 
 from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.server.address_quotas import AddressQuotas
+from oncelog_broker.server.audit import Audit, AuditedPeer
 from oncelog_broker.server.connection import Dispatcher, ServerChannel
 from oncelog_broker.server.listener_security import OPEN, ListenerSecurity
 from oncelog_broker.server.newcomers import Newcomers, between_brokers, is_loopback
+from oncelog_broker.server.peer_identity import CERTIFICATE
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.safeguards import SAFE as SAFE_SECURITY
 from oncelog_broker.server.safeguards import SecuritySafeguards
@@ -32,6 +34,9 @@ logger = get_logger(__name__)
 BACKLOG = 512
 ACCEPT_ROUNDS = 4
 """asyncio's loop makes so many rounds from accepting a socket to its end, if it is refused."""
+
+BROKER_ID = "BROKER_ID"
+"""It stands in place of a mechanism for who says that it is a broker."""
 
 CLOSE_S = 0.5
 """Closing waits so long for written answers to leave."""
@@ -74,6 +79,7 @@ class Listener:
         limits: ConnectionLimits,
         pool: BytePool,
         security: ListenerSecurity = OPEN,
+        audit: Audit | None = None,
         wall_clock: WallClock | None = None,
         addresses: AddressQuotas | None = None,
         safeguards: Safeguards = SAFE,
@@ -91,6 +97,7 @@ class Listener:
         self._asker = safeguards.asker
         self._believes = security_safeguards.believes
         self.security = security
+        self._audit = Audit() if audit is None else audit
         self._wall_clock = wall_clock
         self.identity = UNKNOWN
         """It answers here, once it is known: see ``serve``."""
@@ -180,6 +187,7 @@ class Listener:
             return broker_id
         self.counters.misled += 1
         reason = f"{channel.state.known.principal} says that it is broker {broker_id}"
+        self._audit.authentication_failed(self._audited(channel), BROKER_ID, reason)
         self._log(channel.peer_host, "not taken for a broker", channel.peer, reason)
         return None
 
@@ -241,9 +249,13 @@ class Listener:
         """Return how many connections have peers that are not known yet."""
         return len(self._newcomers)
 
-    def greeted(self, channel: ServerChannel) -> None:
-        """Note that the peer of a counted connection is known now."""
+    def greeted(self, channel: ServerChannel, client_id: str) -> None:
+        """Note that the peer of a counted connection is known now. One that authenticated by SASL
+        is on record already."""
         self._newcomers.remove(channel)
+        known = channel.state.known
+        if known.authenticated_by == CERTIFICATE:
+            self._audit.authenticated(self._audited(channel, client_id), CERTIFICATE)
 
     def forget(self, channel: ServerChannel) -> None:
         """Note that a counted connection is gone."""
@@ -267,7 +279,11 @@ class Listener:
     def not_agreed(self, channel: ServerChannel, reason: str) -> None:
         """Count and log a peer with which TLS was not agreed upon; its connection is gone."""
         self.counters.broken += 1
+        self._audit.authentication_failed(self._audited(channel), CERTIFICATE, reason)
         self._log(channel.peer_host, "closed", channel.peer, reason)
+
+    def _audited(self, channel: ServerChannel, client_id: str = "") -> AuditedPeer:
+        return AuditedPeer(channel.state.known.principal, channel.peer, self.name, client_id)
 
     def foreign(self, channel: ServerChannel, reason: str) -> None:
         """Close a connection whose peer speaks something else than is spoken here."""

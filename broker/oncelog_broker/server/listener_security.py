@@ -44,6 +44,11 @@ class ListenerSecurity:
     def lacks(self) -> str:
         """Return what keeps the listener from being safe beyond its machine, and what to do about
         it; "" if nothing does."""
+        if self.tls is None and self.sasl:
+            return (
+                "encryption: set tls_certificate_file and tls_key_file, or let it listen on "
+                "127.0.0.1"
+            )
         if self.tls is None:
             return (
                 "neither encryption nor authentication: set tls_certificate_file and tls_key_file, "

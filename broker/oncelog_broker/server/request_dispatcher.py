@@ -14,6 +14,8 @@ from dataclasses import fields
 from typing import Any
 
 from oncelog_broker.replication.safeguards import SAFE, Safeguards
+from oncelog_broker.server.audit import Audit, AuditedPeer
+from oncelog_broker.server.audited_changes import ChangeRecorder
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, Authorizer
 from oncelog_broker.server.client_quotas import NO_QUOTAS, Quotas
 from oncelog_broker.server.connection import ResponseSlot
@@ -25,6 +27,7 @@ from oncelog_protocol.errors import (
     BrokerNotAvailableError,
     ClusterAuthorizationFailedError,
     IllegalSaslStateError,
+    NotControllerError,
     OncelogError,
     ProtocolError,
     UnknownServerError,
@@ -55,6 +58,11 @@ def refusal(request: Request | type[Request], code: int, message: str | None = N
 UNAUTHENTICATED_APIS = frozenset({ApiKey.API_VERSIONS, ApiKey.AUTHENTICATE})
 """These are served to a peer that has not authenticated yet."""
 
+ORDERS = frozenset(
+    {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.UPDATE_SECURITY}
+)
+"""Only the controller gives these."""
+
 
 class RequestDispatcher:
     """It is the table of handlers. ``handlers`` answer at once or by callback, ``async_handlers``
@@ -65,6 +73,7 @@ class RequestDispatcher:
         tasks: Tasks,
         authorizer: Authorizer,
         *,
+        audit: Audit | None = None,
         quotas: Quotas = NO_QUOTAS,
         safeguards: Safeguards = SAFE,
     ) -> None:
@@ -77,6 +86,8 @@ class RequestDispatcher:
         """Clients are refused for now: see ``suspend_clients``."""
         self._tasks = tasks
         self._authorizer = authorizer
+        self._audit = Audit() if audit is None else audit
+        self._changes = ChangeRecorder(self._audit, authorizer)
         self._quotas = quotas
         self._safeguards = safeguards
         self._handlers: dict[int, Handler] = {}
@@ -93,9 +104,11 @@ class RequestDispatcher:
     def install(
         self, handlers: Mapping[ApiKey, Handler], async_handlers: Mapping[ApiKey, AsyncHandler]
     ) -> None:
-        """Add handlers by API key."""
-        self._handlers.update({int(key): handler for key, handler in handlers.items()})
-        self._async_handlers.update({int(key): each for key, each in async_handlers.items()})
+        """Add handlers by API key. What changes the cluster goes on record."""
+        for api, handler in handlers.items():
+            self._handlers[api] = self._changes.following(api, handler)
+        for api, async_handler in async_handlers.items():
+            self._async_handlers[api] = self._changes.following_async(api, async_handler)
 
     @property
     def served(self) -> frozenset[int]:
@@ -129,16 +142,13 @@ class RequestDispatcher:
         except ProtocolError:
             raise
         except Exception as exc:
-            self._failed(request, respond, exc)
+            self._failed(context, request, respond, exc)
 
     def _check(self, context: RequestContext, request: Request) -> None:
         if context.connection.must_authenticate and request.api_key not in UNAUTHENTICATED_APIS:
             context.connection.end()
             raise IllegalSaslStateError("authenticate first")
-        between_brokers = request.between_brokers or (
-            type(request) is FetchRequest and request.replica_id >= 0
-        )
-        if between_brokers:
+        if _is_between_brokers(request):
             try:
                 self._check_broker(context, request)
             except ClusterAuthorizationFailedError:
@@ -160,8 +170,9 @@ class RequestDispatcher:
             )
         if self._safeguards.checks_askers(context.is_broker):
             _check_introduction(context.introduction, request)
-        if not self._authorizer.authorize(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
-            raise ClusterAuthorizationFailedError
+        may = self._authorizer.decision(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+        if not may.allowed:
+            raise ClusterAuthorizationFailedError(may.reason)
 
     async def _serve(
         self,
@@ -173,11 +184,15 @@ class RequestDispatcher:
         try:
             response = await handler.handle_async(context, request)
         except Exception as exc:
-            self._failed(request, respond, exc)
+            self._failed(context, request, respond, exc)
         else:
             respond(response)
 
-    def _failed(self, request: Request, respond: ResponseSlot, exc: Exception) -> None:
+    def _failed(
+        self, context: RequestContext, request: Request, respond: ResponseSlot, exc: Exception
+    ) -> None:
+        if isinstance(exc, ClusterAuthorizationFailedError | NotControllerError):
+            self._note_false_broker(context, request, exc)
         if respond.done:
             logger.error(
                 "request_failed_after_answer", request=type(request).__name__, exc_info=exc
@@ -204,6 +219,16 @@ class RequestDispatcher:
             code = BrokerNotAvailableError.code if stopping else UnknownServerError.code
             respond(refusal(request, code))
 
+    def _note_false_broker(
+        self, context: RequestContext, request: Request, error: ApiError
+    ) -> None:
+        """Put on record that somebody asked for what only brokers, or the controller, may."""
+        is_order = request.api_key in ORDERS
+        if is_order or (_is_between_brokers(request) and not isinstance(error, NotControllerError)):
+            reason = f"{type(request).__name__}: {error}"
+            peer = AuditedPeer.of(context)
+            self._audit.denied(peer, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, reason)
+
     @staticmethod
     def _unsupported(incoming: IncomingRequest, respond: ResponseSlot) -> None:
         """Name what is spoken here; the connection ends, as what follows may not be understood."""
@@ -211,6 +236,10 @@ class RequestDispatcher:
             "request_not_spoken", api_key=incoming.api_key, api_version=incoming.api_version
         )
         respond(ApiVersionsResponse(UnsupportedVersionError.code, supported_ranges()))
+
+
+def _is_between_brokers(request: Request) -> bool:
+    return request.between_brokers or (type(request) is FetchRequest and request.replica_id >= 0)
 
 
 def _check_introduction(introduction: Introduction, request: Request) -> None:

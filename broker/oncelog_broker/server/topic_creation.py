@@ -9,10 +9,11 @@ not bury the controller.
 from __future__ import annotations
 
 from oncelog_broker.server.access import CREATE_TOPIC
-from oncelog_broker.server.authorizer import Authorizer
+from oncelog_broker.server.audit import DONE, Audit, AuditedPeer, named
+from oncelog_broker.server.authorizer import TOPIC, Authorizer
 from oncelog_broker.server.controller_channel import ControllerChannel
 from oncelog_broker.server.request import RequestContext
-from oncelog_protocol.errors import NO_ERROR, OncelogError, TopicAlreadyExistsError
+from oncelog_protocol.errors import NO_ERROR, OncelogError, TopicAlreadyExistsError, error_for
 from oncelog_protocol.messages.admin import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -42,10 +43,17 @@ async def create_topic(channel: ControllerChannel, topic: CreatableTopic) -> int
 class TopicCreation:
     """It asks the controller for topics, each name once at a time."""
 
-    def __init__(self, channel: ControllerChannel, tasks: Tasks, authorizer: Authorizer) -> None:
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        tasks: Tasks,
+        authorizer: Authorizer,
+        audit: Audit | None = None,
+    ) -> None:
         self._channel = channel
         self._tasks = tasks
         self._authorizer = authorizer
+        self._audit = Audit() if audit is None else audit
         self._pending: set[str] = set()
 
     def request(self, context: RequestContext, topic: str) -> bool:
@@ -58,16 +66,21 @@ class TopicCreation:
         if len(self._pending) >= PENDING_MAX:
             return False
         self._pending.add(topic)
-        self._tasks.spawn(f"create topic {topic}", self._create(topic))
+        reason = CREATE_TOPIC.decision(self._authorizer, context, topic).reason
+        creating = self._create(topic, AuditedPeer.of(context), reason)
+        self._tasks.spawn(f"create topic {topic}", creating)
         return True
 
-    async def _create(self, topic: str) -> None:
+    async def _create(self, topic: str, peer: AuditedPeer, reason: str) -> None:
         try:
             code = await create_topic(self._channel, CreatableTopic(topic, -1, -1))
             if code:
                 logger.warning("topic_auto_creation_refused", topic=topic, error_code=code)
             else:
                 logger.info("topic_auto_created", topic=topic)
+            outcome = error_for(code).name if code else DONE
+            resource = named(TOPIC, topic)
+            self._audit.changed(peer, "METADATA", resource, "", outcome, reason)
         except (OSError, TimeoutError, OncelogError) as exc:
             logger.warning("topic_auto_creation_failed", topic=topic, error=exc)
         finally:

@@ -13,6 +13,7 @@ import trustme
 from oncelog_broker.server import listener
 from oncelog_broker.server.listener_security import OPEN, ListenerSecurity
 from oncelog_broker.server.peer_identity import NOBODY_KNOWN
+from oncelog_protocol.sasl.credential import Mechanism
 from oncelog_runtime.certificates import PrincipalError, certificate_facts
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.tls_contexts import ServerTls, TlsFiles
@@ -76,7 +77,11 @@ async def test_an_open_listener_beyond_loopback_says_so_once(
     monkeypatch.setattr(listener, "is_loopback", lambda host: False)
     (line,) = await said_at_start(OPEN, caplog)
     assert line.startswith("listener_open_to_everybody listener=external")
-    assert "set tls_certificate_file" in line
+    assert "neither encryption nor authentication: set tls_certificate_file" in line
+    caplog.clear()
+    asking = ListenerSecurity(proves_peers=True, sasl=(Mechanism.SCRAM_SHA_256,))
+    (line,) = await said_at_start(asking, caplog)
+    assert "lacks='encryption: set tls_certificate_file" in line
     caplog.clear()
     assert await said_at_start(security(papers), caplog) == []
 

@@ -19,6 +19,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from oncelog_broker.server.audit import Audit, AuditedPeer
 from oncelog_broker.server.guessing_hosts import GUESS_S, GuessingHosts
 from oncelog_broker.server.peer_identity import NOBODY_KNOWN
 from oncelog_broker.server.request import ConnectionState, RequestContext
@@ -43,6 +44,8 @@ FAILURE_S_MIN, FAILURE_S_MAX = 0.1, 0.25
 CHECKS_MAX = 32
 """So many passwords may wait to be checked."""
 CHECK_THREADS = 2
+NO_MECHANISM = "none"
+"""It stands on record for a peer that has named no mechanism that is taken here."""
 
 
 class TokenJudge(Protocol):
@@ -78,6 +81,7 @@ class AuthenticateHandler:
         clock: WallClock,
         reauth_ms_max: int,
         tokens: TokenJudge | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self._sasl = sasl
         self._users = users
@@ -85,6 +89,7 @@ class AuthenticateHandler:
         self._clock = clock
         self._reauth_ms_max = reauth_ms_max
         self._tokens = tokens
+        self._audit = Audit() if audit is None else audit
         self._threads = Threads(CHECK_THREADS, "passwords")
         self._checking = 0
         self._guessing = GuessingHosts()
@@ -112,7 +117,7 @@ class AuthenticateHandler:
         if isinstance(outcome, Done):
             return self._done(context, authentication, outcome)
         if isinstance(outcome, Failed):
-            await self._failed(context, outcome)
+            await self._failed(context, authentication.mechanism, outcome)
         return authentication.answer(outcome)
 
     def _begin(self, context: RequestContext) -> ServerAuthentication:
@@ -164,12 +169,16 @@ class AuthenticateHandler:
             ends_s if session_ms else float("inf"),
             authentication.mechanism,
         )
-        logger.debug("authenticated", principal=f"User:{done.name}", peer=context.peer)
+        peer = AuditedPeer.of(context)._replace(principal=f"User:{done.name}")
+        self._audit.authenticated(peer, authentication.mechanism)
+        logger.debug("authenticated", principal=peer.principal, peer=context.peer)
         return authentication.answer(done, session_ms)
 
-    async def _failed(self, context: RequestContext, failed: Failed) -> None:
+    async def _failed(self, context: RequestContext, mechanism: str, failed: Failed) -> None:
         if failed.is_last:
             context.connection.end()
+        peer = AuditedPeer.of(context)
+        self._audit.authentication_failed(peer, mechanism or NO_MECHANISM, failed.cause)
         logger.warning(
             "authentication_failed",
             peer=context.peer,
