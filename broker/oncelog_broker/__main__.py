@@ -33,6 +33,7 @@ from oncelog_broker.logging import configure_logging
 from oncelog_broker.zookeeper_settings import zookeeper_store
 from oncelog_controller.store import AccessDeniedError, StoreError
 from oncelog_protocol.errors import DuplicateResourceError, OncelogError
+from oncelog_runtime.audit_file import AuditFile
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SystemEntropy
 from oncelog_runtime.files import Files, SystemFiles
@@ -83,19 +84,29 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run_broker(loaded: Loaded, options: argparse.Namespace) -> int:
-    _configure_logging(loaded.config)
+    audit = _configure_logging(loaded.config, loaded.config.audit_log_file)
     _raise_file_limit()
-    return _run(_serve(loaded, options.ready_file))
+    try:
+        return _run(_serve(loaded, options.ready_file, audit))
+    finally:
+        if audit is not None:
+            audit.close()
 
 
-def _configure_logging(config: BrokerConfig) -> None:
-    configure_logging(
-        config.log_format,
-        config.log_level,
-        config.broker_id,
-        levels=config.log_levels,
-        repeat_max=config.log_repeat_max,
-    )
+def _configure_logging(config: BrokerConfig, audit_file: str | None = None) -> AuditFile | None:
+    try:
+        return configure_logging(
+            config.log_format,
+            config.log_level,
+            config.broker_id,
+            levels=config.log_levels,
+            repeat_max=config.log_repeat_max,
+            audit_file=audit_file,
+        )
+    except OSError as exc:
+        problem = f"{audit_file} cannot be written ({exc.strerror or exc})"
+        remedy = "Name a file in a directory that this user may write to"
+        raise ConfigError("audit_log_file", problem, remedy) from exc
 
 
 def _add_user(config: BrokerConfig, options: argparse.Namespace) -> int:
@@ -243,7 +254,7 @@ def _set_log_levels(config: BrokerConfig) -> None:
     set_levels(config.log_level, config.log_levels)
 
 
-async def _serve(loaded: Loaded, ready_file: str | None) -> int:
+async def _serve(loaded: Loaded, ready_file: str | None, audit: AuditFile | None) -> int:
     config = loaded.config
     files = SystemFiles()
     if ready_file is not None and files.exists(ready_file):
@@ -256,7 +267,7 @@ async def _serve(loaded: Loaded, ready_file: str | None) -> int:
         metadata_store=zookeeper_store(config),
     )
     turns = TurnWatch(log_held)
-    endpoint = None if config.metrics_port is None else _endpoint(broker, turns)
+    endpoint = None if config.metrics_port is None else _endpoint(broker, turns, audit)
     turns.start()
     try:
         return await _live(loaded, broker, endpoint, ready_file)
@@ -278,11 +289,11 @@ def log_held(held: LongTurn) -> None:
     )
 
 
-def _endpoint(broker: Broker, turns: TurnWatch) -> Endpoint:
+def _endpoint(broker: Broker, turns: TurnWatch, audit: AuditFile | None) -> Endpoint:
     # An HTTP server and a metrics library, for those only who want them.
     from oncelog_broker.observability.endpoint import Endpoint
 
-    return Endpoint(broker, precise_time, turns)
+    return Endpoint(broker, precise_time, turns, audit)
 
 
 async def _live(

@@ -25,6 +25,7 @@ LOGGERS = {
     "server": "oncelog_broker.server",
     "transactions": "oncelog_broker.transactions",
     "asyncio": "asyncio",
+    "audit": "oncelog.audit",
     "zookeeper": "kazoo",
     "http": "uvicorn",
 }
@@ -52,6 +53,8 @@ def set_levels(level: str, levels: Mapping[str, str]) -> None:
     :param levels: names as ``logger_name`` takes them to levels.
     """
     wanted = {logger_name(name): each for name, each in levels.items()}
+    # What is on record does not depend on how much else is told.
+    wanted.setdefault(LOGGERS["audit"], "info")
     if level != "debug":
         # kazoo narrates its attempts to connect; what matters of it the store logs itself.
         wanted.setdefault("kazoo", "warning")

@@ -15,7 +15,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from oncelog_broker.log_levels import REPEAT_MAX, set_levels
+from oncelog_broker.log_levels import LOGGERS, REPEAT_MAX, set_levels
+from oncelog_runtime.audit_file import AuditFile
 from oncelog_runtime.clock import monotonic_s
 from oncelog_runtime.logs import LogEvent, Overdue, Repetitions, Subject, plain
 from oncelog_runtime.structured_logging import structlog
@@ -36,32 +37,43 @@ def configure_logging(
     levels: Mapping[str, str] | None = None,
     repeat_max: int = REPEAT_MAX,
     now_s: Callable[[], float] = monotonic_s,
-) -> None:
-    """Send every record to ``stream`` (default: standard error).
+    audit_file: str | None = None,
+) -> AuditFile | None:
+    """Send every record to ``stream`` (default: standard error), and those of the audit to their
+    file, which is returned, if there is to be one.
 
     :param log_format: "text", "json", or "auto": text on a terminal, else JSON.
     :param levels: of rooms or modules, where they differ from ``level``; see ``log_levels``.
     :param repeat_max: lines about the same thing in ten seconds; 0: all.
     :param now_s: seconds of the clock that event loops have.
+    :param audit_file: lines of the audit go there; None: among the others.
+    :raises OSError: the audit's file cannot be opened.
     """
+    audit = None if audit_file is None else AuditFile(audit_file, _json(broker_id))
     out = stream if stream is not None else sys.stderr
     as_text = log_format == "text" or (log_format == "auto" and out.isatty())
     handler = LogHandler(out, Repetitions(repeat_max, REPEAT_INTERVAL_S), now_s)
     handler.setFormatter(_text(out.isatty()) if as_text else _json(broker_id))
     root = logging.getLogger()
-    for old in list(root.handlers):
-        root.removeHandler(old)
-        if isinstance(old, LogHandler):
-            old.close()
+    of_audit = logging.getLogger(LOGGERS["audit"])
+    for owner in (root, of_audit):
+        for old in list(owner.handlers):
+            owner.removeHandler(old)
+            if isinstance(old, LogHandler | AuditFile):
+                old.close()
     root.addHandler(handler)
+    of_audit.propagate = audit is None
+    if audit is not None:
+        of_audit.addHandler(audit)
     set_levels(level, levels or {})
+    return audit
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
     """It writes lines, and of the same line only so many in a while.
 
     It tells what was left out with the next line of whatever kind. DEBUG and CRITICAL always pass:
-    the one is asked for, the other is rare.
+    the one is asked for, the other is rare. So do lines of the audit, which are limited before.
     """
 
     def __init__(
@@ -75,11 +87,15 @@ class LogHandler(logging.StreamHandler[TextIO]):
         """See ``logging.Handler``: called under its lock, from any thread."""
         now_s = self._now_s()
         self._tell(self._repetitions.overdue(now_s))
-        if logging.DEBUG < record.levelno < logging.CRITICAL and not self._repetitions.passes(
-            Subject.of(record), now_s
-        ):
+        if self._limits(record) and not self._repetitions.passes(Subject.of(record), now_s):
             return
         super().emit(record)
+
+    @staticmethod
+    def _limits(record: logging.LogRecord) -> bool:
+        """Return whether lines like this one may be left out. The audit has limits of its own."""
+        passes = record.levelno <= logging.DEBUG or record.levelno >= logging.CRITICAL
+        return not passes and record.name != LOGGERS["audit"]
 
     def close(self) -> None:
         """Tell what was left out; the stream stays open."""

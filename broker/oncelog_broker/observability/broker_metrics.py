@@ -12,6 +12,7 @@ from oncelog_broker.observability import catalogue as c
 from oncelog_broker.observability import probes
 from oncelog_broker.observability.page import Page
 from oncelog_controller.store import SessionState
+from oncelog_runtime.audit_file import AuditFile
 from oncelog_runtime.observe import Histogram, Stopwatch
 from oncelog_runtime.turns import TurnWatch
 
@@ -33,11 +34,16 @@ class BrokerMetrics:
     """It gathers the metrics of one broker and of its process."""
 
     def __init__(
-        self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None
+        self,
+        broker: Broker,
+        stopwatch: Stopwatch,
+        turns: TurnWatch | None = None,
+        audit: AuditFile | None = None,
     ) -> None:
         self._broker = broker
         self._stopwatch = stopwatch
         self._turns = turns
+        self._audit = audit
         self._release = release()
         self._process = ProcessCollector(registry=None)
         self.loop_lag = Histogram()
@@ -67,6 +73,7 @@ class BrokerMetrics:
         page.add_histogram(c.LOOP_LAG, self.loop_lag)
         page.add(c.LOOP_HELD, self._turns.held if self._turns is not None else 0)
         page.add(c.LOOP_HELD_SECONDS, self._turns.held_s if self._turns is not None else 0.0)
+        page.add(c.AUDIT_LINES_LOST, 0 if self._audit is None else self._audit.lost)
         page.add(c.TASKS, len(broker.tasks), "broker")
         page.add(c.TASKS, broker.replicas.task_count, "replication")
         page.add(c.TASKS, broker.logs.task_count, "logs")

@@ -103,6 +103,10 @@ LOOP_HELD = _counter(
 LOOP_HELD_SECONDS = _counter(
     "oncelog_event_loop_held_seconds_total", "How long those turns were together."
 )
+AUDIT_LINES_LOST = _counter(
+    "oncelog_audit_lines_lost_total",
+    "Lines of the audit that audit_log_file could not take: who did what is not on record.",
+)
 TASKS = _gauge("oncelog_tasks", "Supervised background tasks that run.", "owner")
 ASSERTIONS_FAILED = _counter(
     "oncelog_assertions_failed_total",
@@ -201,6 +205,21 @@ CONNECTIONS_IDLE_CLOSED = _counter(
     "Connections closed after connections_max_idle_ms.",
     "listener",
     kafka="kafka_server_socket_server_metrics_expired_connections_killed_count",
+)
+AUTHENTICATIONS = _counter(
+    "oncelog_authentications_total",
+    "Peers that tried to prove who they are, by mechanism (CERTIFICATE, BROKER_ID beside those of "
+    "SASL) and outcome (success, failure).",
+    "mechanism",
+    "outcome",
+    kafka="kafka_server_socket_server_metrics_successful_authentication_total, "
+    "kafka_server_socket_server_metrics_failed_authentication_total",
+)
+DENIALS = _counter(
+    "oncelog_denials_total",
+    "Requests, or items of them, that the asker had no right to.",
+    "operation",
+    "resource_type",
 )
 QUEUED_BYTES = _gauge(
     "oncelog_queued_bytes",
@@ -554,7 +573,7 @@ CATALOGUE: Mapping[str, tuple[Metric, ...]] = {
     "Broker": (
         *(BROKER_INFO, BROKER_PHASE, BROKER_READY, BROKER_REGISTRATIONS, STORE_CONNECTED),
         *(CLOCK_LEAPS, CLOCK_ERROR, TOKEN_KEYS, TOKEN_KEY_FAILURES),
-        *(LOOP_LAG, LOOP_HELD, LOOP_HELD_SECONDS),
+        *(LOOP_LAG, LOOP_HELD, LOOP_HELD_SECONDS, AUDIT_LINES_LOST),
         *(TASKS, ASSERTIONS_FAILED, SCRAPE_ERRORS, SCRAPE_SECONDS),
     ),
     "Process": (CPU_SECONDS, RESIDENT_BYTES, VIRTUAL_BYTES, OPEN_FDS, MAX_FDS, START_SECONDS),
@@ -562,7 +581,7 @@ CATALOGUE: Mapping[str, tuple[Metric, ...]] = {
         *(REQUESTS, REQUEST_ERRORS, REQUEST_LATENCY, REQUESTS_PARKED, CONNECTIONS),
         *(CONNECTIONS_ACCEPTED, CONNECTIONS_REFUSED, CONNECTIONS_THROTTLED),
         *(CONNECTIONS_UNAUTHENTICATED, CONNECTIONS_CROWDED_OUT, CONNECTIONS_FOREIGN),
-        *(CONNECTIONS_BROKEN, CONNECTIONS_IDLE_CLOSED),
+        *(CONNECTIONS_BROKEN, CONNECTIONS_IDLE_CLOSED, AUTHENTICATIONS, DENIALS),
         *(QUEUED_BYTES, QUEUED_BYTES_MAX, QUEUE_FULL),
     ),
     "Traffic": (

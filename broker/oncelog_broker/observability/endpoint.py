@@ -22,6 +22,7 @@ from oncelog_broker.config import ConfigError
 from oncelog_broker.observability import probes
 from oncelog_broker.observability.exposition import CONTENT_TYPE, Exposition
 from oncelog_broker.observability.metrics_access import MetricsAccess
+from oncelog_runtime.audit_file import AuditFile
 from oncelog_runtime.http_port import Answerer, HttpPort
 from oncelog_runtime.observe import Stopwatch
 from oncelog_runtime.structured_logging import get_logger
@@ -40,11 +41,16 @@ class Endpoint:
 
     :param stopwatch: what latencies are measured with; it must be finer than a millisecond.
     :param turns: what watches the event loop, where something does.
+    :param audit: what writes the lines of the audit, where they have a file.
     :raises ConfigError: the port's certificate or token is of no use.
     """
 
     def __init__(
-        self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None
+        self,
+        broker: Broker,
+        stopwatch: Stopwatch,
+        turns: TurnWatch | None = None,
+        audit: AuditFile | None = None,
     ) -> None:
         self._broker = broker
         self._access = MetricsAccess(broker.config, broker.clock)
@@ -60,7 +66,7 @@ class Endpoint:
             self._access.tls,
         )
         self._closing = False
-        self.exposition = Exposition(broker, stopwatch, turns)
+        self.exposition = Exposition(broker, stopwatch, turns, audit)
 
     @property
     def address(self) -> tuple[str, int]:

@@ -20,6 +20,7 @@ from oncelog_broker.observability.group_metrics import GroupMetrics
 from oncelog_broker.observability.page import CONTENT_TYPE, Page
 from oncelog_broker.observability.partition_metrics import collect_partitions
 from oncelog_broker.observability.request_metrics import collect_requests
+from oncelog_runtime.audit_file import AuditFile
 from oncelog_runtime.observe import Stopwatch
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
@@ -36,7 +37,11 @@ class Exposition:
     it."""
 
     def __init__(
-        self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None
+        self,
+        broker: Broker,
+        stopwatch: Stopwatch,
+        turns: TurnWatch | None = None,
+        audit: AuditFile | None = None,
     ) -> None:
         self._broker = broker
         self._stopwatch = stopwatch
@@ -46,7 +51,7 @@ class Exposition:
         self._errors: dict[str, int] = {}
         self.longest_slice_s = 0.0
         """The last page kept the event loop waiting at most so long."""
-        self.brokers = BrokerMetrics(broker, stopwatch, turns)
+        self.brokers = BrokerMetrics(broker, stopwatch, turns, audit)
         self.groups = GroupMetrics(broker, asyncio.get_running_loop().time)
         self.collectors: dict[str, Collector] = {
             "broker": self.brokers.collect,

@@ -1,4 +1,5 @@
-"""These metrics tell of requests and connections, as the server's room counts them."""
+"""These metrics tell of requests, connections and who was refused, as the server's room counts
+them."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from oncelog_protocol.errors import error_for
 
 
 async def collect_requests(broker: Broker, page: Page) -> None:
-    """Add the samples of every API and of every listener to ``page``."""
+    """Add the samples of every API, of every listener and of the audit to ``page``."""
     for stats in broker.dispatcher.stats.all():
         page.add(c.REQUESTS, stats.started, stats.name)
         page.add(c.REQUESTS_PARKED, stats.waiting, stats.name)
@@ -28,6 +29,10 @@ async def collect_requests(broker: Broker, page: Page) -> None:
         page.add(c.CONNECTIONS_FOREIGN, counters.foreign, name)
         page.add(c.CONNECTIONS_BROKEN, counters.broken, name)
         page.add(c.CONNECTIONS_IDLE_CLOSED, counters.idle_closed, name)
+    for (operation, resource_type), count in sorted(broker.audit.denials.items()):
+        page.add(c.DENIALS, count, operation, resource_type)
+    for (mechanism, outcome), count in sorted(broker.audit.authentications.items()):
+        page.add(c.AUTHENTICATIONS, count, mechanism, outcome)
     pool = broker.pool
     page.add(c.QUEUED_BYTES, pool.used)
     page.add(c.QUEUED_BYTES_MAX, pool.bytes_max)

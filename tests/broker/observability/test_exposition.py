@@ -16,6 +16,8 @@ from support.observed import observed
 ONLY_WHEN_THERE_IS_SOMETHING = {
     "oncelog_follower_lag_records",
     "oncelog_request_errors_total",
+    "oncelog_authentications_total",
+    "oncelog_denials_total",
     "oncelog_consumergroup_members",
     "oncelog_consumergroup_generation",
     "oncelog_consumergroup_lag_sum",
