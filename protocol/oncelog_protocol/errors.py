@@ -292,7 +292,8 @@ class InvalidTxnStateError(ApiError, code=48, kind=Kind.FATAL, definite=True):
 
 
 class InvalidProducerIdMappingError(ApiError, code=49, kind=Kind.FATAL, definite=True):
-    """Transaction APIs: the producer id does not belong to the transactional id."""
+    """Transaction APIs: the producer id does not belong to the transactional id. Produce: another
+    principal has used the producer id in this partition."""
 
 
 class InvalidTransactionTimeoutError(ApiError, code=50, kind=Kind.FATAL, definite=True):

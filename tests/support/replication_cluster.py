@@ -63,13 +63,16 @@ FAST = replica_settings(
 
 
 def make_context(
-    *, internal: bool = False, connection: ConnectionState | None = None
+    *,
+    internal: bool = False,
+    connection: ConnectionState | None = None,
+    principal: str = "User:test",
 ) -> RequestContext:
     """Return a request context; each has a connection of its own unless one is given."""
     listener = "internal" if internal else "external"
     state = connection if connection is not None else ConnectionState()
     broker_id = 2 if internal else None
-    return RequestContext(listener, broker_id, "User:test", "test", "test:1", 0, state)
+    return RequestContext(listener, broker_id, principal, "test", "test:1", 0, state)
 
 
 def travel(message: Any) -> Any:

@@ -9,6 +9,9 @@ Owns when ``ProducerState`` is asked, told, truncated, rebuilt and kept on disk.
   has the rest read at once;
 - the first batch of a transaction is appended only under a valid ``TxnGuard``, and the others of
   that producer and epoch while it is open; nothing else of a producer goes between [K13];
+- an id belongs to the principal that has used it first: another one could disturb its sequences.
+  Only this broker's memory has that, so after a start or an election the first one counts anew. An
+  unknown principal owns nothing. The ids of transactions are guarded by their transactional id;
 - above ``producer_ids_max`` producers a leader takes nothing of those that it does not remember,
   until time has let others go. None is forgotten for another: its retries would be duplicates;
 - a snapshot is of the log end, at a roll, at a stop, and with a checkpoint when much was written
@@ -20,6 +23,7 @@ Owns when ``ProducerState`` is asked, told, truncated, rebuilt and kept on disk.
 from __future__ import annotations
 
 import heapq
+import sys
 from typing import NamedTuple, Protocol
 
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
@@ -32,6 +36,7 @@ from oncelog_broker.log.segment_list import SegmentList
 from oncelog_protocol.errors import (
     ApiError,
     CorruptMessageError,
+    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     OutOfOrderSequenceNumberError,
     StorageError,
@@ -156,14 +161,21 @@ class LogProducers:
 
     # ---- appending
 
-    def check(self, header: BatchHeader, guard: TxnGuard | None = None) -> LogAppend | None:
+    def check(
+        self, header: BatchHeader, guard: TxnGuard | None = None, user: str | None = None
+    ) -> LogAppend | None:
         """Return what the append of a client's batch was, if it was appended already, or None.
+
+        :param user: the principal of the client; None: it is not known.
+        :raises InvalidProducerIdMappingError: the producer id is somebody else's.
 
         Raises what ``ProducerState.check`` raises, InvalidTxnStateError for a batch of a
         transaction that is not open here and not guarded, and ThrottlingQuotaExceededError for one
         producer too many.
         """
         self._check_room(header.producer_id)
+        if not header.attributes & TRANSACTIONAL_BIT:
+            self._check_user(header.producer_id, user)
         batch = self.state.check(header, header.crc)
         if batch is None:
             if header.attributes & TRANSACTIONAL_BIT:
@@ -185,6 +197,24 @@ class LogProducers:
             header.record_count,
             True,
         )
+
+    def _check_user(self, producer_id: int, user: str | None) -> None:
+        entry = self.state.producers.get(producer_id)
+        if entry is None or entry.user is None or entry.user == user:
+            return
+        logger.warning(
+            "producer_id_of_another", partition=self._log.topic_partition, producer_id=producer_id
+        )
+        raise InvalidProducerIdMappingError(
+            f"producer id {producer_id} was used by another principal in"
+            f" {self._log.topic_partition}: ask for one with InitPid"
+        )
+
+    def used_by(self, producer_id: int, user: str) -> None:
+        """Note who has written under a producer id, unless somebody has before."""
+        entry = self._state.producers.get(producer_id)
+        if entry is not None and entry.user is None:
+            entry.user = sys.intern(user)  # so that each entry takes a reference, and no more
 
     def _check_room(self, producer_id: int) -> None:
         known, most = self.state.producers, self._log.log_dir.producer_ids_max

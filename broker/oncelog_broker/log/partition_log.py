@@ -155,10 +155,15 @@ class PartitionLog:
     # ---- appending
 
     def append_as_leader(
-        self, batch: memoryview, leader_epoch: int, guard: TxnGuard | None = None
+        self,
+        batch: memoryview,
+        leader_epoch: int,
+        guard: TxnGuard | None = None,
+        user: str | None = None,
     ) -> LogAppend:
         """Append exactly one batch of a client, given as a writable view, into which offset and
         leader epoch are stamped. ``guard``: of the first of a transaction; see ``log_producers``.
+        ``user``: the principal of the client, None where it is not known.
 
         Raises what the validator and ``LogProducers.check`` raise, StorageError, and
         FencedLeaderEpochError for an epoch older than the log's newest.
@@ -168,10 +173,13 @@ class PartitionLog:
         now_ms, latest_ms = self._clock.now_ms(), self._clock.latest_ms()
         header = validate_client_batch(batch, self.config, now_ms, latest_ms)
         if header.producer_id >= 0:
-            repeat = self.producers.check(header, guard)
+            repeat = self.producers.check(header, guard, user)
             if repeat is not None:
                 return repeat
-        return self._append(batch, header, leader_epoch, now_ms, latest_ms)
+        append = self._append(batch, header, leader_epoch, now_ms, latest_ms)
+        if user is not None and header.producer_id >= 0 and not header.is_transactional:
+            self.producers.used_by(header.producer_id, user)
+        return append
 
     def append_marker(
         self,

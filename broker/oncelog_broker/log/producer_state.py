@@ -106,6 +106,9 @@ class ProducerEntry:
     """It is the coordinator epoch of its last marker; -1 before the first one."""
     marker_offset: int = NO_OFFSET
     """It is the offset of its last marker; -1 before the first one."""
+    user: str | None = None
+    """This principal has used it first, as far as this broker has seen as leader; None: nobody who
+    is known. It is nowhere but in memory."""
 
     @property
     def is_ended(self) -> bool:

@@ -315,10 +315,16 @@ class Partition:
     # ---- leader: writing
 
     def append_as_leader(
-        self, batch: memoryview, acks: int, now: float, guard: TxnGuard | None = None
+        self,
+        batch: memoryview,
+        acks: int,
+        now: float,
+        guard: TxnGuard | None = None,
+        user: str | None = None,
     ) -> LogAppend:
         """Append one client batch; a repeat is answered as the first one, and waited for like it.
         ``guard`` comes with a transaction's first batch; see ``LogProducers.needs_guard``.
+        ``user`` is the principal of the client, None where it is not known.
 
         :raises NotLeaderOrFollowerError: see :meth:`leader_role`.
         :raises NotEnoughReplicasError: nothing was appended, as ``acks`` is all and the ISR small.
@@ -326,7 +332,7 @@ class Partition:
         """
         leader = self._writing_role(acks)
         try:
-            append = self.log.append_as_leader(batch, self.leader_epoch, guard)
+            append = self.log.append_as_leader(batch, self.leader_epoch, guard, user)
         except InvariantError as error:
             self.break_down(error)
             raise

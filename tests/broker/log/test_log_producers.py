@@ -15,6 +15,7 @@ from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_protocol.errors import (
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     OutOfOrderSequenceNumberError,
     ThrottlingQuotaExceededError,
 )
@@ -94,6 +95,39 @@ def test_what_is_refused_changes_nothing() -> None:
         log.append_as_leader(batch(b"x", producer=(7, 2, 2)), 0)
     assert log.log_end_offset == 2
     producer.write(log, 1)
+
+
+@pytest.mark.hostile(45)
+def test_an_id_belongs_to_the_principal_that_used_it_first() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    producer = Producer()
+    log.append_as_leader(producer.next(), 0)  # of somebody who is not known: owns nothing
+    log.append_as_leader(producer.next(), 0, user="User:app")
+    for data in (
+        producer.again(0),
+        batch(b"x", producer=(7, 0, 2)),
+        batch(b"x", producer=(7, 9, 0)),
+    ):
+        for user in ("User:other", None):
+            with pytest.raises(InvalidProducerIdMappingError):
+                log.append_as_leader(data, 0, user=user)
+    assert log.log_end_offset == 2
+    assert log.append_as_leader(producer.again(1), 0, user="User:app").repeated
+    log.append_as_leader(producer.next(), 0, user="User:app")
+    log.append_as_leader(batch(b"x", producer=(8, 0, 0)), 0, user="User:other")
+    log.producers.close(keep=True)
+    again = reload_log(files)
+    again.append_as_leader(producer.next(), 0, user="User:other")  # the first one since the start
+    with pytest.raises(InvalidProducerIdMappingError):
+        again.append_as_leader(producer.next(), 0, user="User:app")
+
+
+def test_nobody_owns_an_id_on_a_plain_listener() -> None:
+    log = make_log(MemoryFiles())
+    producer = Producer()
+    producer.write(log, 3)
+    assert log.producers.state.producers[7].user is None
 
 
 def test_with_append_time_a_repeat_gets_the_time_of_the_append() -> None:

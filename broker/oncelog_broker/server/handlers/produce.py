@@ -9,7 +9,8 @@ CLUSTER_AUTHORIZATION_FAILED (a batch has a producer id, and IDEMPOTENT_WRITE is
 THROTTLING_QUOTA_EXCEEDED (``producer_byte_rate`` is 0; who exceeds another one has its batches
 written, and its connection is held).
 Per partition: TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writes to an internal topic),
-INVALID_REQUEST (a batch of a transaction without a transactional id, or the reverse), whatever the
+INVALID_REQUEST (a batch of a transaction without a transactional id, or the reverse),
+INVALID_PRODUCER_ID_MAPPING (the producer id is of another principal), whatever the
 partition, the log and the transaction coordinator refuse, NOT_ENOUGH_REPLICAS before and
 NOT_ENOUGH_REPLICAS_AFTER_APPEND after the append, NOT_LEADER_OR_FOLLOWER when the leadership ends
 while the request is delayed, REQUEST_TIMED_OUT.
@@ -37,6 +38,7 @@ from oncelog_broker.server.authorizer import (
 )
 from oncelog_broker.server.client_quotas import NO_QUOTAS, Quotas
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
+from oncelog_broker.server.peer_identity import ANONYMOUS
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_broker.transactions.ports import Verifier
 from oncelog_broker.transactions.verified_appends import TxnBatch, VerifiedAppends
@@ -85,6 +87,8 @@ class _DelayedProduce:
     wait_s: float
     response: ProduceResponse
     respond: Respond
+    user: str | None
+    """This principal writes; None: nobody knows who."""
     # One more than there are partitions, so that the answer cannot leave before all are tried.
     pending: int = 1
     operations: list[tuple[_PartitionAnswer, DelayedOperation]] = field(
@@ -165,7 +169,8 @@ class ProduceHandler:
             raise ThrottlingQuotaExceededError("producer_byte_rate is 0")
         self._check_producer_ids(context, request, payload)
         wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
-        delayed = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond)
+        user = None if context.principal == ANONYMOUS else context.principal
+        delayed = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond, user)
         for topic in request.topics:
             refusal = self._topic_refusal(context, topic.topic)
             answers: list[ProducePartitionResponse] = []
@@ -272,7 +277,8 @@ class ProduceHandler:
         acks = delayed.acks
         try:
             partition = self._replicas.partition(topic_partition)
-            append = partition.append_as_leader(batch, acks, self._replicas.now(), guard)
+            now = self._replicas.now()
+            append = partition.append_as_leader(batch, acks, now, guard, delayed.user)
         except ApiError as error:
             _refuse(answer, error)
             return

@@ -14,12 +14,14 @@ from oncelog_broker.server.authorizer import (
 )
 from oncelog_broker.server.client_quotas import ClientQuotas
 from oncelog_broker.server.handlers.produce import ProduceHandler
+from oncelog_broker.server.peer_identity import ANONYMOUS
 from oncelog_broker.server.request import ConnectionState, RequestContext
 from oncelog_protocol.errors import (
     ClusterAuthorizationFailedError,
     CorruptMessageError,
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     InvalidRequestError,
     InvalidRequiredAcksError,
     InvalidTopicError,
@@ -59,6 +61,7 @@ def produce(
     internal: bool = False,
     transactional_id: str | None = None,
     connection: ConnectionState | None = None,
+    principal: str = "User:test",
 ) -> Answer:
     payload = b""
     topics: dict[str, ProduceTopic] = {}
@@ -67,7 +70,7 @@ def produce(
         group.partitions.append(ProducePartition(partition, Span(len(payload), len(batch))))
         payload += batch
     request = ProduceRequest(transactional_id, acks, timeout_ms, list(topics.values()))
-    context = make_context(internal=internal, connection=connection)
+    context = make_context(internal=internal, connection=connection, principal=principal)
     return call(handler, request, payload=payload, context=context)
 
 
@@ -325,6 +328,24 @@ async def test_time_runs_out_after_the_verification() -> None:
         node.verifier.held.pop()(0)
         assert codes(await answer.wait()) == {("t", 0): RequestTimedOutError.code}
         await cluster.isr_is(TP, 1)
+
+
+@pytest.mark.hostile(45)
+async def test_nobody_writes_with_the_producer_id_of_another() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        handler = cluster[1].produce
+        batches = [bytes(batch_of(b"v", producer=(7, 0, number))) for number in range(3)]
+        for batch, principal, code in (
+            (batches[0], ANONYMOUS, 0),
+            (batches[1], "User:app", 0),
+            (batches[2], "User:other", InvalidProducerIdMappingError.code),
+            (batches[2], ANONYMOUS, InvalidProducerIdMappingError.code),
+            (batches[2], "User:app", 0),
+            (GOOD, "User:other", 0),
+        ):
+            answer = produce(handler, ("t", 0, batch), principal=principal)
+            assert codes(await answer.wait()) == {("t", 0): code}
 
 
 @pytest.mark.hostile(45)
