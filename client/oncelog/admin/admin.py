@@ -396,10 +396,15 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin):
 
     async def _change_topics(self, request: Request, timeout_ms: int) -> Results[TopicOutcome]:
         response = await self._on_controller(request, timeout_ms)
+
+        def error_of(item: wire.TopicResult) -> ApiError | None:
+            error = item_error(item.error_code, item.error_message, item.topic)
+            return None if error is None else self._explained(error, request, item.topic)
+
         return Results(
             TopicOutcome(
                 item.topic,
-                item_error(item.error_code, item.error_message, item.topic),
+                error_of(item),
                 item.topic_id,
                 item.partition_count,
                 item.replication_factor,

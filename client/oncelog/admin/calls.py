@@ -8,6 +8,7 @@ from typing import Any
 
 from oncelog.core.client import ClusterClient
 from oncelog.core.coordinators import Coordinators, attempt_deadline
+from oncelog.core.denials import explained
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
@@ -22,7 +23,8 @@ from oncelog.errors import (
     error_for,
     is_retriable,
 )
-from oncelog_protocol.messages.base import Request
+from oncelog_protocol.acls import ALTER, CLUSTER_NAME, CREATE, DELETE, DESCRIBE
+from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.types import TopicPartition
@@ -32,6 +34,19 @@ TIMEOUT_MS = 30_000
 
 LOADING_S = 5.0
 """A broker that still loads what it coordinates is asked again for this long."""
+
+NEEDS: dict[int, str] = {
+    ApiKey.CREATE_TOPICS: CREATE,
+    ApiKey.DELETE_TOPICS: DELETE,
+    ApiKey.CREATE_PARTITIONS: ALTER,
+    ApiKey.ELECT_LEADERS: ALTER,
+    ApiKey.DESCRIBE_ACLS: DESCRIBE,
+    ApiKey.CREATE_ACLS: ALTER,
+    ApiKey.DELETE_ACLS: ALTER,
+    ApiKey.DESCRIBE_USERS: DESCRIBE,
+    ApiKey.ALTER_USERS: ALTER,
+}
+"""What is asked of the controller needs these operations."""
 
 BrokerError = ApiError | ClientError
 
@@ -63,7 +78,19 @@ class AdminCalls(ClusterClient):
     async def _on_controller(self, request: Request, timeout_ms: int) -> Any:
         """Return the controller's answer; metadata say where it is when it has moved."""
         deadline = self._deadline(timeout_ms)
-        return await self._router.call_controller(request, deadline, _refused)
+        try:
+            return await self._router.call_controller(request, deadline, _refused)
+        except ApiError as error:
+            told = self._explained(error, request)
+            if told is error:
+                raise
+            raise told from error
+
+    def _explained(self, error: ApiError, request: Request, name: str = CLUSTER_NAME) -> ApiError:
+        operation = NEEDS.get(request.api_key)
+        if operation is None:
+            return error
+        return explained(error, self._router.recognition.principal, operation, name)
 
     async def _metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:
         response: MetadataResponse = await self._router.call_any(MetadataRequest(topics), deadline)

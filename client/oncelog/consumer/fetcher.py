@@ -35,6 +35,7 @@ from oncelog.consumer.fetch_plan import (
 from oncelog.consumer.positions import Positions
 from oncelog.consumer.subscription import Subscription, TopicPartitionState
 from oncelog.core.connection import DATA
+from oncelog.core.denials import explained
 from oncelog.core.router import Router
 from oncelog.errors import (
     ApiError,
@@ -48,6 +49,7 @@ from oncelog.errors import (
     OffsetOutOfRangeError,
 )
 from oncelog.history import UNRECORDED, History
+from oncelog_protocol.acls import READ
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.fetch import FetchPartitionResponse, FetchResponse
 from oncelog_protocol.types import NO_EPOCH, NO_LEADER, IsolationLevel
@@ -299,6 +301,9 @@ class Fetcher:
             if answer is None:
                 continue  # the answer was full before it came to this partition
             verdict, error = take_answer(asked, answer, payload)
+            if verdict is FetchVerdict.RAISE and error is not None:
+                principal = self._router.recognition.principal
+                error = explained(error, principal, READ, asked.state.tp.topic)
             if self._history is not UNRECORDED:
                 committed = self._options.isolation_code is IsolationLevel.READ_COMMITTED
                 _note_watermark(self._history, asked, answer, verdict, committed)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oncelog.core.connection import CONTROL
+from oncelog.core.denials import explained
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
@@ -28,6 +29,7 @@ from oncelog.errors import (
     is_retriable,
     may_have_acted,
 )
+from oncelog_protocol.acls import READ, WRITE
 from oncelog_protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -171,7 +173,9 @@ class Coordinators:
             FindCoordinatorRequest(key, self._key_type), min(deadline, loop.time() + FIND_S)
         )
         if response.error_code:
-            raise error_for(response.error_code, response.error_message or "")
+            error = error_for(response.error_code, response.error_message or "")
+            operation = READ if self._key_type == COORDINATOR_GROUP else WRITE
+            raise explained(error, self._router.recognition.principal, operation, key)
         # One that the metadata does not hold yet cannot be connected to.
         if response.broker_id not in self._router.cluster.brokers:
             raise CoordinatorNotAvailableError(

@@ -24,6 +24,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from oncelog.core.denials import explained
 from oncelog.core.router import Router
 from oncelog.errors import (
     DeliveryTimeoutError,
@@ -41,6 +42,7 @@ from oncelog.producer.produce import produce_error
 from oncelog.producer.safeguards import ProducerSafeguards
 from oncelog.producer.sequence import OUT_OF_ORDER, RENUMBERED_MAX, Sequences
 from oncelog.producer.transactions.session import TransactionSession
+from oncelog_protocol.acls import WRITE
 from oncelog_protocol.errors import DuplicateSequenceNumberError, NotEnoughReplicasError
 from oncelog_protocol.messages.produce import ProducePartitionResponse, ProduceResponse
 
@@ -88,7 +90,9 @@ class Outcomes:
             elif answer.error_code == DuplicateSequenceNumberError.code:
                 self.acknowledged(batch, -1, -1)  # it is there; nobody knows where any more
             elif answer.error_code:
-                self.failed(batch, produce_error(batch, answer))
+                principal = self._router.recognition.principal
+                error = produce_error(batch, answer)
+                self.failed(batch, explained(error, principal, WRITE, batch.queue.tp.topic))
             else:
                 self.acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from oncelog.core.backoff import Backoff
 from oncelog.core.connection import DATA
+from oncelog.core.denials import explained
 from oncelog.core.router import Router
 from oncelog.errors import (
     BrokerUnreachableError,
@@ -41,7 +42,8 @@ from oncelog.producer.safeguards import SAFE, ProducerSafeguards
 from oncelog.producer.sequence import Sequences
 from oncelog.producer.transactions.session import TransactionSession
 from oncelog_protocol import limits
-from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.acls import IDEMPOTENT_WRITE
+from oncelog_protocol.errors import ApiError, OncelogError
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.transactions import InitPidRequest, InitPidResponse
 from oncelog_protocol.records.compression import Codec
@@ -369,7 +371,7 @@ class Sender:
                 if not answer.error_code:
                     self._sequences.given(answer.producer_id, answer.producer_epoch)
                     break
-                told = partial(error_for, answer.error_code, answer.error_message or "")
+                told = partial(_id_refusal, answer, self._router.recognition.principal)
                 if not is_retriable(told()):
                     # A later batch asks again: a right that is missing may be there then.
                     self._refused(told)
@@ -509,3 +511,8 @@ class Sender:
             self._outcomes.give_up(batch, closed_error(reason, None, batch))
         self._accumulator.refuse_waiting(ClosedError(reason))
         await self._tasks.close()
+
+
+def _id_refusal(answer: InitPidResponse, principal: str) -> ApiError:
+    error = error_for(answer.error_code, answer.error_message or "")
+    return explained(error, principal, IDEMPOTENT_WRITE)

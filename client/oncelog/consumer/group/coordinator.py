@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from oncelog.core.connection import ask
+from oncelog.core.denials import explained
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     CoordinatorNotAvailableError,
@@ -26,6 +27,7 @@ from oncelog.errors import (
     InvalidGroupIdError,
     NotCoordinatorError,
 )
+from oncelog_protocol.acls import READ
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import (
@@ -177,7 +179,9 @@ class Coordinator:
             )
             if response.error_code:
                 error = error_for(response.error_code)
-                raise type(error)(f"group {self._group_id!r}: {response.error_message or error}")
+                told = type(error)(f"group {self._group_id!r}: {response.error_message or error}")
+                principal = self._router.recognition.principal
+                raise explained(told, principal, READ, self._group_id)
         except Failure as error:
             if not isinstance(self._error, REFUSALS):
                 self._error = error
