@@ -180,16 +180,20 @@ class Broker:
         self._admin_controller = self._controller_channel()
         self.replicas = self._make_replicas(safeguards)
         self.topics = self._make_internal_topics()
-        self.producer_ids = ProducerIds(
-            config.broker_id, self._admin_controller, self.fence, self.tasks
-        )
+        self.producer_ids = self._make_producer_ids()
         self._contact = BrokerCalls(self._connector)
-        calls = BrokerCalls(self._connector)
-        self._giving_way = GivingWay(self.logs, self.replicas, calls, safeguards=safeguards)
+        self._giving_way = self._make_giving_way()
         self.coordination = self._make_coordination(coordinator_safeguards)
         self.transactions = self._make_transactions(coordinator_safeguards)
         self.lifecycle: BrokerLifecycle | None = None
         self._stopping = False
+
+    def _make_producer_ids(self) -> ProducerIds:
+        return ProducerIds(self.broker_id, self._admin_controller, self.fence, self.tasks)
+
+    def _make_giving_way(self) -> GivingWay:
+        calls = BrokerCalls(self._connector)
+        return GivingWay(self.logs, self.replicas, calls, safeguards=self._safeguards)
 
     def _make_clock_watch(self, wall: WallClock) -> ClockWatch:
         return ClockWatch(
