@@ -23,7 +23,6 @@ Owns when ``ProducerState`` is asked, told, truncated, rebuilt and kept on disk.
 from __future__ import annotations
 
 import heapq
-import sys
 from typing import NamedTuple, Protocol
 
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
@@ -212,9 +211,7 @@ class LogProducers:
 
     def used_by(self, producer_id: int, user: str) -> None:
         """Note who has written under a producer id, unless somebody has before."""
-        entry = self._state.producers.get(producer_id)
-        if entry is not None and entry.user is None:
-            entry.user = sys.intern(user)  # so that each entry takes a reference, and no more
+        self._state.used_by(producer_id, user)
 
     def _check_room(self, producer_id: int) -> None:
         known, most = self.state.producers, self._log.log_dir.producer_ids_max

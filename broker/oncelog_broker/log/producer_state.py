@@ -29,6 +29,7 @@ ones with each, do not pile up.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -240,6 +241,12 @@ class ProducerState:
         if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
             entry.txn_first_offset = header.base_offset
             self.transactions.began(header.base_offset)
+
+    def used_by(self, producer_id: int, user: str) -> None:
+        """Note who has written under an id, unless somebody has before."""
+        entry = self.producers.get(producer_id)
+        if entry is not None and entry.user is None:
+            entry.user = sys.intern(user)  # so that each entry takes a reference, and no more
 
     # ---- markers
 
