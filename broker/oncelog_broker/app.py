@@ -158,8 +158,7 @@ class Broker:
         self._store = metadata_store
         self.audit = Audit()
         self.acls = AclAuthorizer(config.super_users, security_safeguards, audit=self.audit)
-        decides = self.acls if config.authorizer == "acl" else AllowAllAuthorizer()
-        self.authorizer: Authorizer = decides if authorizer is None else authorizer
+        self.authorizer = self._deciding() if authorizer is None else authorizer
         self.tasks = Tasks(f"broker-{config.broker_id}", self._task_failed)
         self.fence = ControllerFence(elected_in(metadata_store), safeguards)
         self.image = MetadataImage()
@@ -187,6 +186,9 @@ class Broker:
         self.transactions = self._make_transactions(coordinator_safeguards)
         self.lifecycle: BrokerLifecycle | None = None
         self._stopping = False
+
+    def _deciding(self) -> Authorizer:
+        return self.acls if self.config.authorizer == "acl" else AllowAllAuthorizer()
 
     def _make_producer_ids(self) -> ProducerIds:
         return ProducerIds(self.broker_id, self._admin_controller, self.fence, self.tasks)
