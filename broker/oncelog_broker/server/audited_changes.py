@@ -32,7 +32,7 @@ from oncelog_protocol.errors import (
     UnknownServerError,
     error_for,
 )
-from oncelog_protocol.messages import acls, admin, groups, transaction_admin, users
+from oncelog_protocol.messages import acls, admin, groups, quotas, transaction_admin, users
 from oncelog_protocol.messages.base import ApiKey
 
 _CLUSTER = Access(ALTER, CLUSTER)
@@ -166,6 +166,21 @@ def _deleted_acls(
             yield Change(_CLUSTER, CLUSTER_NAME, f"removed: {entry.sentence()}", code)
 
 
+def _altered_quotas(
+    request: quotas.AlterQuotasRequest, response: quotas.AlterQuotasResponse
+) -> Iterator[Change]:
+    for index, change in enumerate(request.changes if not request.validate_only else ()):
+        entity = {
+            "user": change.user,
+            "client_id": change.client_id,
+            "address": change.address,
+        }
+        of = " ".join(f"{kind}={name}" for kind, name in entity.items() if name is not None)
+        value = "removed" if change.value is None else f"= {change.value:g}"
+        code = _code(response.results, index, response)
+        yield Change(_CLUSTER_CONFIGS, CLUSTER_NAME, f"{change.key} of {of} {value}", code)
+
+
 def _altered_users(
     request: users.AlterUsersRequest, response: users.AlterUsersResponse
 ) -> Iterator[Change]:
@@ -210,6 +225,7 @@ CHANGES: Mapping[ApiKey, Changes] = {
     ApiKey.CREATE_ACLS: _created_acls,
     ApiKey.DELETE_ACLS: _deleted_acls,
     ApiKey.ALTER_USERS: _altered_users,
+    ApiKey.ALTER_QUOTAS: _altered_quotas,
     ApiKey.ABORT_TRANSACTION: _aborted_transaction,
     ApiKey.DELETE_GROUPS: _deleted_groups,
     ApiKey.OFFSET_DELETE: _deleted_offsets,

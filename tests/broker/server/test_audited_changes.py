@@ -18,7 +18,7 @@ from oncelog_protocol.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from oncelog_protocol.messages import acls, admin, groups, transaction_admin, users
+from oncelog_protocol.messages import acls, admin, groups, quotas, transaction_admin, users
 from oncelog_protocol.messages.admin import RESOURCE_BROKER, RESOURCE_TOPIC
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.sasl.user import CredentialRow
@@ -170,6 +170,18 @@ async def test_users_are_told_without_their_keys(caplog: pytest.LogCaptureFixtur
     await recorded(caplog, own, users.AlterUsersResponse(0, [users.AlteredUser("test")]), DenyAll())
     (line,) = [record.msg for record in caplog.records]
     assert line["acl"] == NOT_BY_AN_ACL  # type: ignore[index]
+
+
+async def test_quotas(caplog: pytest.LogCaptureFixture) -> None:
+    changes = [
+        quotas.QuotaChange("app", None, None, "request_rate", 50.0),
+        quotas.QuotaChange(None, None, "192.0.2.7", "connections", None),
+    ]
+    said = quotas.AlterQuotasResponse(0, [quotas.AlteredQuota(), quotas.AlteredQuota(42)])
+    assert await recorded(caplog, quotas.AlterQuotasRequest(changes), said) == [
+        ("cluster", "request_rate of user=app = 50", "done"),
+        ("cluster", "connections of address=192.0.2.7 removed", "INVALID_REQUEST"),
+    ]
 
 
 async def test_groups(caplog: pytest.LogCaptureFixture) -> None:
