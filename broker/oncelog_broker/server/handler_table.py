@@ -92,7 +92,7 @@ def install_handlers(
 ) -> None:
     """Give ``.dispatcher`` a handler for every API of the registry."""
     requests = ControllerRequests(controller, authorizer, mutations)
-    dispatcher.install({}, api_table.handlers(api_table.CONTROLLER, requests, authorizer))
+    _install_controller_handlers(dispatcher, requests, authorizer)
     dispatcher.install(
         {
             ApiKey.API_VERSIONS: ApiVersionsHandler(identity, authorizer_name),
@@ -112,7 +112,6 @@ def install_handlers(
             ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(fence, image, replicas),
             ApiKey.UPDATE_METADATA: UpdateMetadataHandler(fence, image, replicas, take_settings),
             ApiKey.STOP_REPLICA: StopReplicaHandler(fence, replicas),
-            ApiKey.ALTER_CONFIGS: AlterConfigsHandler(requests),
             ApiKey.INIT_PID: InitPidHandler(producer_ids, transactions.transactions, authorizer),
         },
     )
@@ -122,6 +121,13 @@ def install_handlers(
     _install_transaction_handlers(
         dispatcher, transactions, coordination, image, topics, replicas, authorizer
     )
+
+
+def _install_controller_handlers(
+    dispatcher: RequestDispatcher, requests: ControllerRequests, authorizer: Authorizer
+) -> None:
+    dispatcher.install({}, api_table.handlers(api_table.CONTROLLER, requests, authorizer))
+    dispatcher.install({}, {ApiKey.ALTER_CONFIGS: AlterConfigsHandler(requests)})
 
 
 def _install_security_handlers(
