@@ -1,4 +1,4 @@
-"""Who is denied something is told what is missing, and can go on by what it is told.
+"""A user who is denied something is told what is missing, and can go on by that.
 
 A user without rights asks by the command line; an admin pastes the command that the denial names.
 """

@@ -46,7 +46,7 @@ def forms(secret: bytes) -> Iterator[str]:
 
 
 class Outputs:
-    """It gathers what was written anywhere, by where that was."""
+    """It knows what was written, by the place."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}

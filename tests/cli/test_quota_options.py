@@ -1,4 +1,4 @@
-"""Words say whose a quota is and how much it allows, or are refused with the reason."""
+"""The owner and the amount of a quota are read from words, which may be refused."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ NOT_RUN: dict[str, int] = {
     "docs/containers.md": 3,
     "docs/install.md": 2,
     "docs/performance.md": 4,
-    "docs/security.md": 4,
+    "docs/security.md": 5,
     "docs/simulation.md": 4,
     "docs/sizing.md": 1,
     "docs/spark.md": 6,

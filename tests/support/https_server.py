@@ -50,7 +50,7 @@ async def silent(writer: asyncio.StreamWriter) -> None:
 
 
 def slow(pause_s: float, head: bytes = b"HTTP/1.1 200 OK\r\n") -> Answer:
-    """Answer byte by byte, without an end."""
+    """Send an answer byte by byte, without an end."""
 
     async def give(writer: asyncio.StreamWriter) -> None:
         writer.write(head)

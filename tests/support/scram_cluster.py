@@ -1,4 +1,4 @@
-"""A cluster of real brokers whose clients authenticate by SCRAM."""
+"""Real brokers make a cluster here, whose clients authenticate by SCRAM."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from oncelog_protocol.quotas import NEVER_HELD
 
 
 class DropsOverQuota(ServerChannel):
-    """What comes while a quota holds the connection is dropped, not served later."""
+    """It drops what comes while a quota holds the connection, and serves it never."""
 
     def _may_start(self) -> bool:
         while self.state.held_until and self._backlog:

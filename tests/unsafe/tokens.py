@@ -14,7 +14,7 @@ class AnyAlgorithm(TokenRules):
 
 
 class AnyIssuer(TokenRules):
-    """Whoever signed it is the issuer."""
+    """It takes whoever signed a token for the issuer."""
 
     def is_issuer(self, issuer: object) -> bool:
         """Nobody else has the key, or so one hopes."""

@@ -118,9 +118,9 @@ class BrokerConfig(BaseModel):
     """With authorizer=acl a broker serves no clients when it could not learn for so long what was
     revoked."""
     audit_log_file: str | None = None
-    """Who was let in, who was refused and who changed the cluster is written to this file, one
-    JSON object a line. A file that is moved away is made anew. Default: these lines are among those
-    of the log."""
+    """This file gets one JSON object a line: who was let in, who was refused, and who changed the
+    cluster. A file that is moved away is made anew. Default: these lines are among those of the
+    log."""
     inter_broker_user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._@+-]{1,128}$")
     """This broker authenticates to others as this user, where their listener wants SASL; its
     principal is then User: and this name."""

@@ -1,4 +1,4 @@
-"""Who is denied something is told what is missing, and the command that would allow it.
+"""This module makes a denial say what is missing, and by which command it would be allowed.
 
 A broker's denial names the right and nothing else. The client knows what it asked for, and as whom
 the brokers know it, so nothing is told here that the asker has not named itself: what is hidden

@@ -1,4 +1,4 @@
-"""What a request would change, and what became of it, is read from request and answer."""
+"""The audit reads from request and answer what was to change, and what became of it."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ NO_MECHANISM = "none"
 """It stands on record for a peer that has named no mechanism that is taken here."""
 
 
-class TokenJudge(Protocol):
+class TokenVerdicts(Protocol):
     """It tells tokens that are to be believed from all others."""
 
     async def judge(self, token: str) -> TokenHolder:
@@ -80,7 +80,7 @@ class AuthenticateHandler:
         entropy: Entropy,
         clock: WallClock,
         reauth_ms_max: int,
-        tokens: TokenJudge | None = None,
+        tokens: TokenVerdicts | None = None,
         audit: Audit | None = None,
     ) -> None:
         self._sasl = sasl

@@ -37,7 +37,7 @@ class Published:
 
 
 class Court:
-    """A judge, with the issuer whose tokens it judges."""
+    """It knows a judge and the issuer whose tokens are judged."""
 
     def __init__(self, rules: TokenRules = RULES) -> None:
         self.issuer = Issuer()

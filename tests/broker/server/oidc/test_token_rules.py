@@ -1,4 +1,4 @@
-"""Which tokens are believed is said by rules, each of which is needed."""
+"""Rules say which tokens are believed, and each of them is needed."""
 
 from __future__ import annotations
 
