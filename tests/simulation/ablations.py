@@ -196,9 +196,7 @@ SWITCHES: dict[str, Ablation] = {
     "security.bind_broker_id": Ablation(
         ("borrowed_identity", "kill_one"), SECURED | {"replica_lag_time_max_ms": 3000}
     ),
-    "security.recheck_parked": Ablation(("revoke",), SECURED | {"request_timeout_ms": 3000}),
     "security.close_revoked": Ablation(("delete_user", "change_password"), SECURED),
-    "security.stop_when_stale": Ablation(("isolate_from_security",), SECURED),
     "security.newer_version_only": Ablation(
         ("late_security_order",), SECURED | {"security_stale_max_ms": 3000}
     ),

@@ -16,6 +16,7 @@ from simulation.play import play_cluster
 from simulation.rights import PASSWORD
 from simulation.security_workload import SecurityWorkload
 from simulation.workload import TOPIC, Workload
+from unsafe.security import without
 
 KNOBS = Knobs(partitions=2, clients=1, secured=True, security_stale_max_ms=1000)
 
@@ -119,13 +120,17 @@ def test_knobs_are_forced_by_a_text() -> None:
         Knobs.read("secure=1")
 
 
+def controllers_follower(cluster: SimCluster) -> int:
+    """Return a broker that is not the controller."""
+    return next(b for b in cluster.ids if not cluster.brokers[b].runner.is_active)
+
+
 def test_a_broker_that_hears_nobody_refuses_clients_though_connections_stand() -> None:
     """The simulator's fault ``isolate_from_security`` found it: packets were lost, no connection
     broke, and a broker served by what was revoked for as long as one looked."""
 
     async def scene(cluster: SimCluster) -> None:
-        controller = next(b for b in cluster.ids if cluster.brokers[b].runner.is_active)
-        lost = next(b for b in cluster.ids if b != controller)
+        lost = controllers_follower(cluster)
         watch = cluster.brokers[lost].security_watch
         others = [cluster.host(b) for b in cluster.ids if b != lost]
         cluster.cut_from_zookeeper(lost)
@@ -140,3 +145,21 @@ def test_a_broker_that_hears_nobody_refuses_clients_though_connections_stand() -
         await until(lambda: not watch.refusal, timeout_s=30, what="clients served")
 
     play_cluster(scene, KNOBS)
+
+
+@pytest.mark.ablation("stop_when_stale")
+def test_a_broker_that_hears_nobody_serves_on_without_the_rule() -> None:
+    """Its clients may do for ever what was taken from them meanwhile."""
+
+    async def scene(cluster: SimCluster) -> None:
+        lost = controllers_follower(cluster)
+        cluster.cut_from_zookeeper(lost)
+        cluster.network.part(
+            [cluster.host(lost)], [cluster.host(b) for b in cluster.ids if b != lost]
+        )
+        await asyncio.sleep(20)
+        assert cluster.brokers[lost].security_watch.refusal
+        assert not cluster.brokers[lost].dispatcher.suspended
+
+    rule_left_out = {"security_safeguards": without("stop_when_stale")}
+    play_cluster(scene, KNOBS, safeguards=rule_left_out)

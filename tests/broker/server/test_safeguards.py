@@ -85,6 +85,7 @@ class UntilTaken(AllowAllAuthorizer):
         return not (self.taken and operation == READ)
 
 
+@pytest.mark.ablation("recheck_parked")
 @pytest.mark.parametrize(
     ("safeguards", "answered"), [(SAFE, True), (without("recheck_parked"), False)]
 )
