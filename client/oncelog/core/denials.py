@@ -26,6 +26,7 @@ from oncelog_protocol.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
 )
+from oncelog_protocol.identity import Recognition
 
 OPTIONS = {TOPIC: "--topic", GROUP: "--group", TRANSACTIONAL_ID: "--transactional-id"}
 
@@ -70,6 +71,17 @@ def explained(
     resource = "the cluster" if resource_type == CLUSTER else f"{kind} {name}"
     command = allowing_command(who, operation, resource_type, name)
     return type(error)(f"may not {operation} {resource}: {command}")
+
+
+def or_hidden(recognition: Recognition, topic: str) -> str:
+    """Return what an error says besides "does not exist": a hidden topic looks the same (Q3).
+
+    It is the same for both, so it tells nobody which of the two it is. "" where no ACLs decide.
+    """
+    if recognition.authorizer != "acl" or not recognition.principal:
+        return ""
+    command = allowing_command(recognition.principal, WRITE, TOPIC, topic)
+    return f", or {recognition.principal} may not see it: {command} (--consumer to read it)"
 
 
 def allowing_command(principal: str, operation: str, resource_type: str, name: str) -> str:

@@ -38,13 +38,15 @@ from oncelog.errors import (
 from oncelog.history import UNRECORDED, History
 from oncelog.observability.counters import Counters
 from oncelog_protocol import limits
+from oncelog_protocol.connection import recognition_in
 from oncelog_protocol.errors import ProtocolError, error_for
 from oncelog_protocol.identity import UNRECOGNISED
 from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.handshake import ApiVersionsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
-from oncelog_runtime.dialer import PLAIN, Dialer
+from oncelog_runtime.dialer import PLAIN, AuthenticatingDialer, Dialer
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.tasks import Tasks
 
@@ -105,7 +107,11 @@ class Router:
         )
         self._blamed = self.connections.blamed
         self._unknown_topics = UnknownTopics(
-            self.cluster, self.favoured, self.call_broker, auto_create=auto_create
+            self.cluster,
+            self.favoured,
+            self.call_broker,
+            auto_create=auto_create,
+            recognition=lambda: self.recognition,
         )
         self._tasks = self._new_tasks()
         self._wanted = asyncio.Event()
@@ -184,6 +190,9 @@ class Router:
                 raise error_for(response.error_code)
             if not response.brokers:
                 raise OSError("answers, but knows of no broker in the cluster yet")
+            if isinstance(self._dialer, AuthenticatingDialer):
+                # Nobody was known yet when the first exchange answered.
+                recognition = recognition_in(await ask(channel, ApiVersionsRequest(), timeout_s))
             self.cluster.apply(response, [])
         except BaseException as error:  # a cancellation too: another seed was faster
             tried.append((str(seed), reason_of(error)))

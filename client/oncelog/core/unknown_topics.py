@@ -19,7 +19,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from oncelog.core.cluster import ClusterMetadata
+from oncelog.core.denials import or_hidden
 from oncelog.errors import OncelogError, UnknownTopicOrPartitionError
+from oncelog_protocol.identity import Recognition
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.types import INTERNAL_TOPICS
 
@@ -52,11 +54,13 @@ class UnknownTopics:
         call: Callable[[int, MetadataRequest, float], Awaitable[Any]],
         *,
         auto_create: bool,
+        recognition: Callable[[], Recognition],
     ) -> None:
         self._cluster = cluster
         self._favoured = favoured
         self._call = call
         self._auto_create = auto_create
+        self._recognition = recognition
         self._one_at_a_time = asyncio.Lock()
         self._verdicts: dict[str, tuple[float, str]] = {}
         self._names: list[str] = []
@@ -91,7 +95,8 @@ class UnknownTopics:
                 return None
             near = nearest(topic, await self._all_names(deadline))
             hint = f"; did you mean {near!r}?" if near is not None else ""
-            text = f"topic {topic!r} does not exist{hint}"
+            hidden = or_hidden(self._recognition(), topic)
+            text = f"topic {topic!r} does not exist{hidden}{hint}"
             if len(self._verdicts) >= VERDICTS_MAX:
                 self._verdicts.clear()
             self._verdicts[topic] = (loop.time(), text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.core.denials import allowing_command, explained
+from oncelog.core.denials import allowing_command, explained, or_hidden
 from oncelog_protocol.errors import (
     ApiError,
     ClusterAuthorizationFailedError,
@@ -13,6 +13,7 @@ from oncelog_protocol.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from oncelog_protocol.identity import UNRECOGNISED, Recognition
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,11 @@ def test_an_unknown_principal_has_a_place_and_other_errors_stay() -> None:
     assert str(denied).endswith("--allow User:NAME --consumer --topic t")
     other = UnknownTopicOrPartitionError("t")
     assert explained(other, "User:app", "READ", "t") is other
+
+
+def test_what_is_not_there_may_be_hidden_where_acls_decide() -> None:
+    told = or_hidden(Recognition("User:app", "SCRAM-SHA-256", "external", "acl"), "orders")
+    command = allowing_command("User:app", "WRITE", "TOPIC", "orders")
+    assert told == f", or User:app may not see it: {command} (--consumer to read it)"
+    assert or_hidden(Recognition("User:app", "SCRAM-SHA-256", "external", "none"), "orders") == ""
+    assert or_hidden(UNRECOGNISED, "orders") == ""
