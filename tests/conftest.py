@@ -84,6 +84,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 WITH_SPARK = ("tests/pipeline/spark/", "tests/pipeline/runner/test_dataflow.py")
 LONGEST = (
     "spark",
+    "tests/house/test_ratchet.py",
     "tests/cli/demo/test_pipeline_job.py",
     "tests/deploy/test_containers.py",
     "tests/docs/test_pages.py",

@@ -446,11 +446,13 @@ async def test_the_longest_time_out(peer: TxnPeer) -> None:
 # ------------------------------------------------------------------------------ markers
 
 
-async def test_markers_from_a_client(peer: TxnPeer, victim: Pair) -> None:
-    """They are refused on a listener for clients, whoever asks."""
+async def test_markers_from_a_client(broker: LocalCluster, victim: Pair) -> None:
+    """They are refused on a listener for clients, whoever asks, and the connection ends."""
     topics = [TxnTopic(TOPIC, [0])]
     marker = TxnMarker(victim.producer_id, victim.producer_epoch + 1, 1000, False, topics)
-    assert (await peer.ask(WriteTxnMarkersRequest([marker]))).error_code == 31
+    async with TxnPeer(broker.broker(1).port) as forger:
+        await forger.ready(GROUP)
+        assert (await forger.ask(WriteTxnMarkersRequest([marker]))).error_code == 31
 
 
 async def test_an_abort_of_what_is_not_open(peer: TxnPeer, victim: Pair) -> None:

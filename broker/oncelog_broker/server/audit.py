@@ -141,6 +141,15 @@ class Audit:
                 acl=_cut(reason),
             )
 
+    def left_out(self, peer: AuditedPeer, api: str, count: int) -> None:
+        """Note that so many refused items of a request are not on record by name."""
+        logger.info(
+            "audit_lines_suppressed",
+            suppressed_event="audit_change",
+            about=f"{peer.principal} {api}",
+            suppressed=count,
+        )
+
     def close(self) -> None:
         """Tell what was left out and not told yet."""
         if self._timer is not None:

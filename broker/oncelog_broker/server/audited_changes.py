@@ -58,6 +58,9 @@ class Change:
     """The resource on record, where it is not the one that the access is to."""
 
 
+REFUSED_MAX = 20
+"""So many refused items of one request go on record by name; the others are counted."""
+
 Changes: TypeAlias = Callable[[Any, Any], Iterator[Change]]
 """It returns what a request would change, with what its answer says of each."""
 
@@ -250,14 +253,20 @@ class ChangeRecorder:
 
     def answered(self, api: ApiKey, context: RequestContext, request: Any, response: Any) -> None:
         """Put on record what an answer says."""
-        peer = AuditedPeer.of(context)
+        peer, refused = AuditedPeer.of(context), 0
         for change in CHANGES[api](request, response):
             if change.error_code == NotControllerError.code:
                 continue
+            if change.error_code:  # a request may name more than the loop has time to tell of
+                refused += 1
+                if refused > REFUSED_MAX:
+                    continue
             outcome = error_for(change.error_code).name if change.error_code else DONE
             resource = change.shown or named(change.access.resource_type, change.name)
             reason = self._reason(context, change)
             self._audit.changed(peer, api.name, resource, change.detail, outcome, reason)
+        if refused > REFUSED_MAX:
+            self._audit.left_out(peer, api.name, refused - REFUSED_MAX)
 
     def failed(
         self, api: ApiKey, context: RequestContext, request: Any, error: BaseException

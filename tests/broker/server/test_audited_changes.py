@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from oncelog_broker.server.audit import AUDIT_LOGGER, Audit
-from oncelog_broker.server.audited_changes import CHANGES, NOT_BY_AN_ACL, ChangeRecorder
+from oncelog_broker.server.audited_changes import (
+    CHANGES,
+    NOT_BY_AN_ACL,
+    REFUSED_MAX,
+    ChangeRecorder,
+)
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_protocol.acls import ALLOW, LITERAL, TOPIC, WRITE, AclBinding, AclBindingFilter
 from oncelog_protocol.errors import (
@@ -193,3 +198,18 @@ async def test_groups(caplog: pytest.LogCaptureFixture) -> None:
     assert await recorded(caplog, request, groups.OffsetDeleteResponse()) == [
         ("group:g", "offsets of t", "done")
     ]
+
+
+async def test_of_very_many_refusals_few_are_told_by_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One request that names 50,000 groups held a broker's loop for longer than 20 s."""
+    names = [f"g-{index}" for index in range(REFUSED_MAX + 5)]
+    said = groups.DeleteGroupsResponse(0, [groups.GroupResult(name, 69) for name in names])
+    caplog.set_level("INFO", logger=AUDIT_LOGGER)
+    recorder = ChangeRecorder(Audit(), AllowAllAuthorizer())
+    handler = recorder.following(ApiKey.DELETE_GROUPS, Answers(said))
+    answer(handler, groups.DeleteGroupsRequest(names))
+    lines: list[Any] = [record.msg for record in caplog.records]
+    assert [line["event"] for line in lines[:-1]] == ["audit_change"] * REFUSED_MAX
+    assert (lines[-1]["event"], lines[-1]["suppressed"]) == ("audit_lines_suppressed", 5)
