@@ -17,9 +17,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TextIO
@@ -150,17 +151,31 @@ def _counts(counter: Counter[str]) -> str:
 # -- many seeds --------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A run of a campaign is a seed, and the values that stand instead of what it draws."""
+
+    seed: int | str
+    knobs: Mapping[str, Any]
+
+    @property
+    def described(self) -> str:
+        """Return the knobs as ``Knobs.read`` reads them."""
+        return " ".join(f"{name}={value}" for name, value in self.knobs.items())
+
+
 def run_campaign(given: argparse.Namespace) -> int:
     """Run many seeds; the last line printed is JSON."""
-    seeds: list[int | str] = list(range(given.first, given.first + given.seeds))
+    forced = Knobs.read(given.knobs)
+    runs = [Planned(seed, forced) for seed in range(given.first, given.first + given.seeds)]
     if given.kept:
-        seeds = [*kept_seeds(), *seeds]
+        runs = [*(replace(run, knobs={**run.knobs, **forced}) for run in kept_seeds()), *runs]
     began = time.perf_counter()
     coverage: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     failed: list[int | str] = []
     simulated_s = 0.0
-    for done, result in enumerate(_results(seeds, given), 1):
+    for done, (run, result) in enumerate(zip(runs, _results(runs, given), strict=True), 1):
         if done % 50 == 0:
             print(f"{done} seeds, {len(failed)} failed", file=sys.stderr, flush=True)
         coverage.update(result.coverage)
@@ -169,14 +184,14 @@ def run_campaign(given: argparse.Namespace) -> int:
         if not result.clean:
             failed.append(result.seed)
             print(f"seed {result.seed} FAILED  ({result.knobs})")
-            _print_problems(result, given.seconds, given.knobs)
+            _print_problems(result, given.seconds, run.described)
             sys.stdout.flush()
     for name, count in sorted(faults.items()):
         coverage[f"fault_{name}"] = count
     wall_s = time.perf_counter() - began
     summary = {
-        "seeds": len(seeds),
-        "clean": len(seeds) - len(failed),
+        "seeds": len(runs),
+        "clean": len(runs) - len(failed),
         "failed": failed,
         "simulated_seconds": round(simulated_s, 1),
         "wall_seconds": round(wall_s, 1),
@@ -186,23 +201,26 @@ def run_campaign(given: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _results(seeds: list[int | str], given: argparse.Namespace) -> Iterator[Result]:
-    forced = Knobs.read(given.knobs)
-    if given.jobs <= 1 or len(seeds) == 1:
-        for seed in seeds:
-            yield run_quietly(seed, given.seconds, forced)
+def _results(runs: Sequence[Planned], given: argparse.Namespace) -> Iterator[Result]:
+    if given.jobs <= 1 or len(runs) == 1:
+        for run in runs:
+            yield run_quietly(run.seed, given.seconds, run.knobs)
         return
     # Fresh interpreters: no state of this one, and the same hash seed as it was given.
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        count = len(seeds)
-        yield from pool.map(run_quietly, seeds, [given.seconds] * count, [forced] * count)
+        seeds, knobs = [run.seed for run in runs], [run.knobs for run in runs]
+        yield from pool.map(run_quietly, seeds, [given.seconds] * len(runs), knobs)
 
 
-def kept_seeds(path: Path = SEEDS_FILE) -> list[int | str]:
-    """Return seeds that once found a bug: one a line, with what it was behind a #."""
+def kept_seeds(path: Path = SEEDS_FILE) -> list[Planned]:
+    """Return seeds that once found a bug: one a line, with what it was behind a #.
+
+    Knobs may stand after a seed. They hold what it drew when it found the bug, and draws no more.
+    """
     lines = path.read_text(encoding="utf-8").splitlines()
-    texts = (line.partition("#")[0].strip() for line in lines)
-    return [_seed(text) for text in texts if text]
+    texts = [line.partition("#")[0].strip() for line in lines]
+    words = [text.partition(" ") for text in texts if text]
+    return [Planned(_seed(seed), Knobs.read(knobs)) for seed, _, knobs in words]
 
 
 def run_shrink(given: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,7 +109,7 @@ class Options:
     skip: Collection[str] = ()
     """Ids of faults that are left out: see ``Nemesis``."""
     knobs: Knobs | None = None
-    forced: dict[str, Any] = field(default_factory=dict)
+    forced: Mapping[str, Any] = field(default_factory=dict)
     """These knobs instead of what the seed draws."""
     safeguards: dict[str, Any] = field(default_factory=dict)
     """More arguments for every ``Broker``: rules to switch off."""
@@ -162,7 +162,7 @@ def run_seed(seed: int | str, options: Options | None = None) -> Result:
     return run.result()
 
 
-def run_quietly(seed: int | str, seconds: float, forced: dict[str, Any] | None = None) -> Result:
+def run_quietly(seed: int | str, seconds: float, forced: Mapping[str, Any] | None = None) -> Result:
     """Return a result without its events, for those who run many in other processes."""
     result = run_seed(seed, Options(safety_s=seconds, forced=forced or {}))
     result.events.clear()

@@ -207,12 +207,12 @@ class Knobs:
         )
 
     def _with_security(self, entropy: Entropy) -> Knobs:
-        """Draw how long ACLs may be stale in a secured run; last, so that other knobs stay.
-
-        No seed is secured by itself: no checker judges rights yet, and a refusal that is allowed
-        in a secured run could hide a wrong one.
-        """
-        return replace(self, security_stale_max_ms=entropy.choice([1000, 3000]))
+        """Draw who is secured, and how long ACLs may be stale; last, so that other knobs stay."""
+        return replace(
+            self,
+            security_stale_max_ms=entropy.choice([1000, 3000]),
+            secured=entropy.random() < 0.25,
+        )
 
     def _bounded(self) -> Knobs:
         """Bound them, so that no seed takes much longer than the others."""

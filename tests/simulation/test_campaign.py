@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.history_events import HistoryEvent
-from simulation.__main__ import SEEDS_FILE, kept_seeds, main
+from simulation.__main__ import SEEDS_FILE, Planned, kept_seeds, main
 from simulation.campaign import Options, Run, run_seed
 from simulation.checkers.violation import Rules, Violation
 from simulation.history import History
@@ -176,10 +176,14 @@ def test_one_seed_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_kept_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "seeds.txt"
-    path.write_text("# what was found\n\n17  # lost an ack\nstory-3\n  18\n")
-    assert kept_seeds(path) == [17, "story-3", 18]
-    kept = kept_seeds(SEEDS_FILE)
-    assert len(set(kept)) == len(kept)
+    path.write_text("# what was found\n\n17  # lost an ack\nstory-3\n  18 secured=0 # x\n")
+    assert kept_seeds(path) == [
+        Planned(17, {}),
+        Planned("story-3", {}),
+        Planned(18, {"secured": False}),
+    ]
+    seeds = [kept.seed for kept in kept_seeds(SEEDS_FILE)]
+    assert len(set(seeds)) == len(seeds)
 
 
 def test_ablations_end_with_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
