@@ -51,13 +51,12 @@ def controller_config(config: BrokerConfig) -> ControllerConfig:
         auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
         leader_imbalance_check_interval_ms=config.leader_imbalance_check_interval_ms,
         # ACLs can be made before brokers decide by them: the restarts that begin it deny nothing.
-        acls=keeps_users(config),
-        users=keeps_users(config),
+        security=keeps_users(config),
         topic_defaults=config.topic_default_texts(),
     )
 
 
 def keeps_users(config: BrokerConfig) -> bool:
-    """Return whether the cluster has users and ACLs, which the controller keeps."""
+    """Return whether the cluster has users, ACLs and quotas, which the controller keeps."""
     by_sasl = any(listener.sasl_mechanisms for listener in config.listeners)
     return by_sasl or config.authorizer == "acl"

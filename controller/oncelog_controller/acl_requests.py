@@ -141,7 +141,7 @@ class AclRequests:
     def _security(self, event: RequestReceived, count: int = 0) -> ClusterSecurity | None:
         """Return what is known, or refuse the request."""
         security = self._core.cluster.security
-        if security is None or not self._core.config.acls:
+        if security is None or not self._core.config.security:
             text = "no listener has sasl_mechanisms, and the setting authorizer is not acl"
             answer = refusal(event.request, SecurityDisabledError.code, text)
             self._core.reply(event.request_id, answer)

@@ -25,10 +25,9 @@ class ControllerConfig:
     order_timeout_ms: int = 30_000
     """An order that is unanswered for so long is sent again, on a new connection."""
     connect_timeout_ms: int = 5_000
-    acls: bool
-    """Brokers decide by ACLs, which the controller keeps."""
-    users: bool = False
-    """The controller keeps users: somebody may authenticate, or brokers decide by ACLs."""
+    security: bool
+    """The controller keeps users, ACLs and quotas: somebody may authenticate, or brokers decide by
+    ACLs."""
     topic_defaults: Mapping[str, str]
     """The broker's settings that topics inherit."""
 

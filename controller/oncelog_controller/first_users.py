@@ -26,7 +26,7 @@ async def add_user(store: MetadataStore, wish: UserWish, secret: bytes) -> None:
     # A wish that can be met in no cluster leaves no trace in this one.
     grant(ClusterSecurity(), {}, wish)
     await _refuse_beside_brokers(store)
-    security = await load_security(store, acls=False, secret=secret)
+    security = await load_security(store, secret)
     changes: Changes = {}
     grant(security, changes, wish)
     await store.multi(user_nodes.write_users(security, changes))

@@ -76,12 +76,10 @@ async def load_cluster(
     epoch_version: int,
     watch: Watch,
     *,
-    acls: bool = False,
     secret: bytes | None = None,
 ) -> ClusterRead:
-    """Return everything; ``watch`` fires when a broker comes or goes. With ``acls`` that is also
-    what brokers decide by, and with a ``secret`` the users: it becomes the cluster's if there is
-    none yet."""
+    """Return everything; ``watch`` fires when a broker comes or goes. With a ``secret`` that is
+    also users, ACLs and quotas: it becomes the cluster's secret if there is none yet."""
     brokers = await load_brokers(store, watch)
     names = await store.children(znodes.TOPICS)
     topics = [topic for topic in await _each(names, partial(_topic, store)) if topic is not None]
@@ -107,9 +105,7 @@ async def load_cluster(
         producer_ids,
         producer_ids_version,
         await _broker_configs(store),
-        await load_security(store, acls=acls, secret=secret)
-        if acls or secret is not None
-        else None,
+        None if secret is None else await load_security(store, secret),
     )
 
 
@@ -145,17 +141,13 @@ async def load_users(store: MetadataStore) -> ClusterSecurity | None:
     return ClusterSecurity(stat.version, users=users, secret=secret)
 
 
-async def load_security(
-    store: MetadataStore, *, acls: bool = True, secret: bytes | None = None
-) -> ClusterSecurity:
+async def load_security(store: MetadataStore, secret: bytes | None = None) -> ClusterSecurity:
     """Return what brokers decide by, also quotas, and with a ``secret`` the users.
 
     The version is read first. What is changed meanwhile may be read already: the change will list
     all of it once more.
     """
-    parents = security_nodes.ACL_PARENTS if acls else ()
-    quota_parents = quota_nodes.QUOTA_PARENTS if acls else ()
-    for path in (*parents, *quota_parents):
+    for path in (*security_nodes.ACL_PARENTS, *quota_nodes.QUOTA_PARENTS):
         await make_node(store, path)
     await make_node(store, security_nodes.VERSION, security_nodes.encode_version(0))
     _, stat = await store.get(security_nodes.VERSION)
@@ -164,11 +156,11 @@ async def load_security(
         await make_node(store, user_nodes.USERS)
         await _make_secret(store, secret)
         read = await load_users(store) or read
-    for parent in parents:
+    for parent in security_nodes.ACL_PARENTS:
         paths = [f"{parent}/{name}" for name in await store.children(parent)]
         found = await _each(paths, partial(_acls, store))
         read.acls.update(each for each in found if each is not None)
-    for parent in quota_parents:
+    for parent in quota_nodes.QUOTA_PARENTS:
         paths = [f"{parent}/{name}" for name in await store.children(parent)]
         quotas = await _each(paths, partial(_quotas, store))
         read.quotas.update(each for each in quotas if each is not None)

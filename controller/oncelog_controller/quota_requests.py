@@ -90,7 +90,7 @@ class QuotaRequests:
     def _security(self, event: RequestReceived, count: int = 0) -> ClusterSecurity | None:
         """Return what is known, or refuse the request."""
         security = self._core.cluster.security
-        if security is None or not self._core.config.acls:
+        if security is None or not self._core.config.security:
             text = "the brokers do not decide by ACLs: their setting authorizer is not acl"
             answer = refusal(event.request, SecurityDisabledError.code, text)
         elif count > limits.QUOTAS_OF_REQUEST_MAX:

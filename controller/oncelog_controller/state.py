@@ -309,7 +309,7 @@ class ClusterState:
     """The first that was not given; ``UNKNOWN_PRODUCER_IDS`` when its node is damaged."""
     producer_ids_version: int = 0
     security: ClusterSecurity | None = None
-    """None: brokers do not decide by ACLs, and nothing is kept for it."""
+    """None: the cluster keeps no users, ACLs and quotas."""
 
     def replace_brokers(
         self, brokers: dict[int, BrokerRegistration], gone: Collection[int]

@@ -120,8 +120,7 @@ class ControllerTerm:
         self._entropy = entropy
         self._suspected = suspected
         self._loop = asyncio.get_running_loop()
-        self._acls = config.acls
-        self._secret = entropy.fork("secret").token(SECRET_BYTES) if config.users else None
+        self._secret = entropy.fork("secret").token(SECRET_BYTES) if config.security else None
         self._machine = ControllerMachine(broker_id, config, safeguards, stats, settings)
         self._tasks = Tasks(f"controller-{broker_id}-suspicions")
         self._gateway = BrokerGateway(
@@ -386,7 +385,6 @@ class ControllerTerm:
                 self.won.controller_epoch,
                 self.won.epoch_version,
                 self._registrations_changed,
-                acls=self._acls,
                 secret=self._secret,
             )
             await self._process(ClusterLoaded(cluster, self._suspected))

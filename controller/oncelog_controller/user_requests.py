@@ -111,7 +111,7 @@ class UserRequests:
     def _security(self, event: RequestReceived, count: int) -> ClusterSecurity | None:
         """Return what is known, or refuse the request."""
         security = self._core.cluster.security
-        if security is None or not self._core.config.users:
+        if security is None or not self._core.config.security:
             text = "no listener has sasl_mechanisms, and the setting authorizer is not acl"
             answer = refusal(event.request, SecurityDisabledError.code, text)
         elif count > limits.USERS_OF_REQUEST_MAX:

@@ -313,8 +313,8 @@ class TransactionalIdAuthorizationFailedError(ApiError, code=53, kind=Kind.FATAL
 
 
 class SecurityDisabledError(ApiError, code=54, kind=Kind.FATAL, definite=True):
-    """Admin APIs of ACLs, users and quotas: the cluster has no authorizer, or it would have to send
-    secrets over connections that are not encrypted."""
+    """Admin APIs of ACLs, users and quotas: the cluster keeps none, since nobody can authenticate
+    and brokers do not decide by ACLs."""
 
 
 class OperationNotAttemptedError(ApiError, code=55, kind=Kind.FATAL, definite=True):

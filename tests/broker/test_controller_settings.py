@@ -20,12 +20,10 @@ def test_settings_reach_the_controller() -> None:
     config = controller_config(CONFIG)
     assert config.num_partitions == 3
     assert config.defaults()["min_insync_replicas"] == "2"
-    assert not config.acls
-    assert not config.users
+    assert not config.security
     assert not keeps_users(CONFIG)
     with_acls = CONFIG.model_copy(update={"authorizer": "acl"})
-    assert controller_config(with_acls).acls
-    assert controller_config(with_acls).users
+    assert controller_config(with_acls).security
     assert keeps_users(with_acls)
 
 
@@ -35,8 +33,7 @@ def test_acls_can_be_made_before_brokers_decide_by_them() -> None:
         ListenerConfig(name="users", sasl_mechanisms=["SCRAM-SHA-256"]),
     ]
     config = controller_config(CONFIG.model_copy(update={"listeners": listeners}))
-    assert config.acls
-    assert config.users
+    assert config.security
 
 
 def test_what_is_set_while_brokers_run_goes_before() -> None:

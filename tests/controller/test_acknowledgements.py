@@ -22,7 +22,7 @@ CREATE = CreateAclsRequest([ENTRY], timeout_ms=2_000)
 
 def secured(*, auto_ack: bool = False) -> Driver:
     """Return a controller of two brokers that have everything."""
-    driver = Driver.started(1, 2, config=controller_settings(acls=True))
+    driver = Driver.started(1, 2, config=controller_settings(security=True))
     driver.auto_ack = auto_ack
     return driver
 

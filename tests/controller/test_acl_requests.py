@@ -48,7 +48,7 @@ GROUPS = AclBinding(GROUP, LITERAL, "a/b", "User:app", "10.0.0.1", READ, ALLOW)
 
 
 def secured() -> Driver:
-    return Driver.started(1, 2, config=controller_settings(acls=True))
+    return Driver.started(1, 2, config=controller_settings(security=True))
 
 
 def create(driver: Driver, *entries: AclBinding, validate_only: bool = False) -> list[int]:

@@ -50,7 +50,7 @@ async def test_a_controller_goes_on_from_there() -> None:
     store = await opened()
     await add_user(store, wish("admin", *BOTH), SECRET)
     await add_user(store, wish("broker-1", str(SHA_256)), bytes(32))
-    read = await load_security(store, acls=True, secret=bytes(32))
+    read = await load_security(store, bytes(32))
     assert (read.version, read.secret) == (2, SECRET), "the first secret stays"
     assert sorted(read.users) == ["admin", "broker-1"]
 

@@ -10,6 +10,7 @@ from oncelog_controller.loader import (
     READS_MAX,
     load_brokers,
     load_cluster,
+    load_security,
     load_users,
     prepare_store,
 )
@@ -156,15 +157,15 @@ async def test_what_is_set_for_brokers_and_spoilt_nodes_of_it(
 
 
 @pytest.mark.hostile(55)
-async def test_acls_are_read_where_brokers_decide_by_them_and_spoilt_ones_close_their_pattern(
+async def test_acls_are_read_where_a_cluster_has_them_and_spoilt_ones_close_their_pattern(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     _, store = await client()
     read = await load_cluster(store, 1, 0, ignore)
     assert read.security is None
-    assert await store.exists(security_nodes.VERSION) is None, "nothing is made where they do not"
-    read = await load_cluster(store, 1, 0, ignore, acls=True)
-    assert read.security == ClusterSecurity(0, {})
+    assert await store.exists(security_nodes.VERSION) is None, "nothing is made elsewhere"
+    read = await load_cluster(store, 1, 0, ignore, secret=SECRET)
+    assert read.security == ClusterSecurity(0, secret=SECRET)
     entry = AclBinding(GROUP, PREFIXED, "a/b", "User:app", "*", READ, ALLOW)
     good, spoilt = entry.pattern, AclPattern(TOPIC, LITERAL, "orders")
     await store.create(security_nodes.acls_path(good), security_nodes.encode_acls([entry]))
@@ -172,7 +173,7 @@ async def test_acls_are_read_where_brokers_decide_by_them_and_spoilt_ones_close_
     await store.create(security_nodes.acls_path(spoilt), tomorrow)
     await store.create("/security/acls/TOPIC/LITERAL/%", tomorrow)
     await store.set(security_nodes.VERSION, b"", 0)
-    read = await load_cluster(store, 1, 0, ignore, acls=True)
+    read = await load_cluster(store, 1, 0, ignore, secret=SECRET)
     assert read.security is not None
     assert read.security.version == 1
     denied = AclBinding(*spoilt, "User:*", "*", ALL, DENY)
@@ -188,8 +189,8 @@ async def test_users_are_read_with_the_secret_that_was_made_once(
 ) -> None:
     _, store = await client()
     assert await load_users(store) is None
-    await load_cluster(store, 1, 0, ignore, acls=True)
-    assert await load_users(store) is None, "ACLs alone need no secret"
+    await load_security(store)
+    assert await load_users(store) is None, "what brokers decide by needs no secret"
     read = await load_cluster(store, 1, 0, ignore, secret=SECRET)
     assert read.security == ClusterSecurity(0, secret=SECRET)
     app = ScramUser("app", 1, (CREDENTIALS[SHA_256],))
@@ -198,7 +199,7 @@ async def test_users_are_read_with_the_secret_that_was_made_once(
     await store.create(spoilt, b'{"version":2}')
     await store.create(f"{user_nodes.USERS}/%", b"")
     await store.set(security_nodes.VERSION, b"", 0)
-    read = await load_cluster(store, 1, 0, ignore, acls=True, secret=b"\1" * 32)
+    read = await load_cluster(store, 1, 0, ignore, secret=b"\1" * 32)
     assert read.security is not None
     assert (read.security.version, read.security.secret) == (1, SECRET)
     nobody = ScramUser("spoilt", 0, ())
@@ -212,22 +213,19 @@ async def test_quotas_are_read_with_acls_and_spoilt_ones_bound_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     _, store = await client()
-    await load_cluster(store, 1, 0, ignore, acls=True)
+    await load_cluster(store, 1, 0, ignore, secret=SECRET)
     good, spoilt = QuotaEntity("app"), QuotaEntity(None, DEFAULT_ENTITY)
     data = quota_nodes.encode_quotas({PRODUCER_BYTE_RATE: 5})
     await store.create(quota_nodes.quotas_path(good), data)
     await store.create(quota_nodes.quotas_path(spoilt), b'{"version":2}')
     await store.create("/security/quotas/clients/%", data)
-    read = await load_cluster(store, 1, 0, ignore, acls=True)
+    read = await load_cluster(store, 1, 0, ignore, secret=SECRET)
     assert read.security is not None
     assert read.security.quotas == {
         good: StoredQuotas({PRODUCER_BYTE_RATE: 5}, 0),
         spoilt: StoredQuotas({}, 0),
     }
     assert caplog.text.count("quotas_unreadable path=/security/quotas/clients/") == 2
-    read = await load_cluster(store, 1, 0, ignore, secret=SECRET)
-    assert read.security is not None
-    assert read.security.quotas == {}, "only where brokers decide by ACLs"
 
 
 async def test_a_secret_that_cannot_be_read_is_made_anew(caplog: pytest.LogCaptureFixture) -> None:

@@ -41,8 +41,8 @@ PRODUCE, CONSUME = PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE
 INVALID = InvalidRequestError.code
 
 
-def deciding(**flags: bool) -> Driver:
-    return Driver.started(1, 2, config=controller_settings(**{"acls": True, **flags}))
+def deciding() -> Driver:
+    return Driver.started(1, 2, config=controller_settings(security=True))
 
 
 def change(entity: QuotaEntity, value: float | None, key: str = PRODUCE) -> QuotaChange:
@@ -70,16 +70,16 @@ def kept(driver: Driver) -> dict[QuotaEntity, dict[str, float]]:
     return {each.entity: each.checked() for each in described(driver)}
 
 
-def test_where_brokers_do_not_decide_by_acls_everything_is_refused_and_nothing_written() -> None:
-    for driver in (Driver.started(1, 2), deciding(acls=False, users=True)):
-        before = dict(driver.nodes)
-        requests: list[Any] = [
-            DescribeQuotasRequest(QuotaFilter()),
-            AlterQuotasRequest([change(APP, 1)]),
-        ]
-        for request in requests:
-            assert driver.ask(request).error_code == SecurityDisabledError.code
-        assert driver.nodes == before
+def test_without_security_everything_is_refused_and_nothing_written() -> None:
+    driver = Driver.started(1, 2)
+    before = dict(driver.nodes)
+    requests: list[Any] = [
+        DescribeQuotasRequest(QuotaFilter()),
+        AlterQuotasRequest([change(APP, 1)]),
+    ]
+    for request in requests:
+        assert driver.ask(request).error_code == SecurityDisabledError.code
+    assert driver.nodes == before
 
 
 def test_what_was_set_is_listed_also_by_the_next_controller() -> None:

@@ -10,7 +10,6 @@ import pytest
 from oncelog_controller import security_nodes, user_nodes
 from oncelog_controller.store import check_request_size
 from oncelog_protocol import limits
-from oncelog_protocol.acls import AclBindingFilter
 from oncelog_protocol.errors import (
     DuplicateResourceError,
     InvalidRequestError,
@@ -20,7 +19,6 @@ from oncelog_protocol.errors import (
     SecurityDisabledError,
     UnacceptableCredentialError,
 )
-from oncelog_protocol.messages.acls import DescribeAclsRequest
 from oncelog_protocol.messages.security import FULL, UpdateSecurityRequest
 from oncelog_protocol.messages.users import (
     CREATE,
@@ -45,8 +43,8 @@ OTHER = CredentialRow.of(ScramCredential.make(SHA_256, "pen", SALT, 4097))
 ROW_512 = CredentialRow.of(CREDENTIALS[SHA_512])
 
 
-def with_users(**flags: bool) -> Driver:
-    return Driver.started(1, 2, config=controller_settings(**{"users": True, **flags}))
+def with_users() -> Driver:
+    return Driver.started(1, 2, config=controller_settings(security=True))
 
 
 def alter(driver: Driver, *wishes: UserWish, validate_only: bool = False) -> list[int]:
@@ -75,17 +73,12 @@ def add(name: str, *rows: CredentialRow) -> UserWish:
 
 
 def test_without_users_everything_is_refused_and_nothing_written() -> None:
-    for driver in (Driver.started(1, 2), with_users(users=False, acls=True)):
-        before = dict(driver.nodes)
-        requests: list[Any] = [DescribeUsersRequest(), AlterUsersRequest([add("app")])]
-        for request in requests:
-            assert driver.ask(request).error_code == SecurityDisabledError.code
-        assert driver.nodes == before
-
-
-def test_users_do_not_make_brokers_decide_by_acls() -> None:
-    response = with_users().ask(DescribeAclsRequest(AclBindingFilter()))
-    assert response.error_code == SecurityDisabledError.code
+    driver = Driver.started(1, 2)
+    before = dict(driver.nodes)
+    requests: list[Any] = [DescribeUsersRequest(), AlterUsersRequest([add("app")])]
+    for request in requests:
+        assert driver.ask(request).error_code == SecurityDisabledError.code
+    assert driver.nodes == before
 
 
 def test_what_was_made_is_listed_also_by_the_next_controller() -> None:

@@ -103,7 +103,7 @@ async def secure(
 ) -> None:
     """Write the users and ACLs with which a cluster begins, as ``--add-user`` does."""
     secret = entropy.token(user_nodes.SECRET_BYTES)
-    read = await load_security(store, acls=True, secret=secret)
+    read = await load_security(store, secret)
     names = [*(f"broker-{id}" for id in broker_ids), WARDEN, APP, *SUBJECTS, GUEST]
     generation = read.version + 1
     users: dict[str, ScramUser | None] = {

@@ -255,7 +255,7 @@ class Driver:
             0 if ids is None else znodes.decode_producer_ids(ids.data),
             0 if ids is None else ids.version,
             self._broker_configs(),
-            self._security() if self.config.acls or self.config.users else None,
+            self._security() if self.config.security else None,
         )
 
     def _security(self) -> ClusterSecurity:

@@ -53,7 +53,7 @@ class AclAdmin(AdminCalls):
         Errors of items: INVALID_REQUEST (the ACL could not do what it says; the text says why),
         POLICY_VIOLATION (too many).
 
-        :raises SecurityDisabledError: the brokers do not decide by ACLs.
+        :raises SecurityDisabledError: the cluster keeps no ACLs.
         """
         deadline = self._deadline(timeout_ms)
         outcomes: list[AclOutcome] = []
@@ -81,7 +81,7 @@ class AclAdmin(AdminCalls):
         had left. Errors of items: INVALID_REQUEST (also beyond ten filters a call that leave the
         type, the kind of pattern or the name open).
 
-        :raises SecurityDisabledError: the brokers do not decide by ACLs.
+        :raises SecurityDisabledError: the cluster keeps no ACLs.
         """
         deadline = self._deadline(timeout_ms)
         deletions: list[AclDeletion] = []
@@ -102,7 +102,7 @@ class AclAdmin(AdminCalls):
     ) -> list[AclBinding]:
         """Return the ACLs that a filter chooses (default: all), those of one pattern together.
 
-        :raises SecurityDisabledError: the brokers do not decide by ACLs.
+        :raises SecurityDisabledError: the cluster keeps no ACLs.
         :raises InvalidRequestError: nothing could match the filter; the text says why.
         """
         request = wire.DescribeAclsRequest(wanted or AclBindingFilter())

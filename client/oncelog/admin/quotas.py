@@ -86,7 +86,7 @@ class QuotaAdmin(AdminCalls):
         Errors of items: INVALID_REQUEST (there can be no such entity, key or value; the text says
         why), POLICY_VIOLATION (too many).
 
-        :raises SecurityDisabledError: the brokers do not decide by ACLs.
+        :raises SecurityDisabledError: the cluster keeps no quotas.
         :raises ConfigurationError: a value is no number; nothing was sent.
         """
         deadline = self._deadline(timeout_ms)
@@ -115,7 +115,7 @@ class QuotaAdmin(AdminCalls):
 
         An entity whose quotas the store has, but cannot be read, is there without values.
 
-        :raises SecurityDisabledError: the brokers do not decide by ACLs.
+        :raises SecurityDisabledError: the cluster keeps no quotas.
         """
         request = wire.DescribeQuotasRequest(wanted or QuotaFilter())
         response = await self._on_controller(request, timeout_ms)

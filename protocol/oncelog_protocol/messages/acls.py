@@ -1,10 +1,10 @@
 """ACLs are listed, made and taken back by these messages; any broker but the controller answers
 NOT_CONTROLLER.
 
-Whole-request errors of all: CLUSTER_AUTHORIZATION_FAILED, and SECURITY_DISABLED where brokers do
-not decide by ACLs. A change that not all brokers have acknowledged in time is REQUEST_TIMED_OUT:
-it is made, and they will be told it until they do. ``version`` counts the changes of what the
-cluster has for its security.
+Whole-request errors of all: CLUSTER_AUTHORIZATION_FAILED, and SECURITY_DISABLED where nobody can
+authenticate and brokers do not decide by ACLs. A change that not all brokers have acknowledged in
+time is REQUEST_TIMED_OUT: it is made, and they will be told it until they do. ``version`` counts
+the changes of what the cluster has for its security.
 """
 
 from __future__ import annotations

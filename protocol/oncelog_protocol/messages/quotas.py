@@ -2,9 +2,10 @@
 NOT_CONTROLLER.
 
 They are Kafka's DescribeClientQuotas and AlterClientQuotas (KIP-546). Whole-request errors of all:
-CLUSTER_AUTHORIZATION_FAILED, and SECURITY_DISABLED where brokers do not decide by ACLs. A change
-that not all brokers have acknowledged in time is REQUEST_TIMED_OUT: it is made, and they will be
-told it until they do. ``version`` counts the changes of what the cluster has for its security.
+CLUSTER_AUTHORIZATION_FAILED, and SECURITY_DISABLED where nobody can authenticate and brokers do
+not decide by ACLs. A change that not all brokers have acknowledged in time is REQUEST_TIMED_OUT: it
+is made, and they will be told it until they do. ``version`` counts the changes of what the cluster
+has for its security.
 """
 
 from __future__ import annotations
