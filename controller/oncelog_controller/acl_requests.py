@@ -12,14 +12,12 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from oncelog_controller import security_nodes
 from oncelog_controller.acknowledgements import SecurityAcknowledgements
 from oncelog_controller.core import Core
 from oncelog_controller.events import RequestReceived
-from oncelog_controller.replies import refusal
 from oncelog_controller.security import ClusterSecurity
+from oncelog_controller.security_requests import answer_change, known_security
 from oncelog_protocol import limits
 from oncelog_protocol.acls import AclBinding, AclPattern
 from oncelog_protocol.errors import (
@@ -27,7 +25,6 @@ from oncelog_protocol.errors import (
     ApiError,
     InvalidRequestError,
     PolicyViolationError,
-    SecurityDisabledError,
 )
 from oncelog_protocol.messages.acls import (
     CreateAclsRequest,
@@ -95,13 +92,8 @@ class AclRequests:
                 results.append(CreatedAcl())
             except ApiError as error:
                 results.append(CreatedAcl(error.code, str(error)))
-        self._write(
-            event,
-            security,
-            None if request.validate_only else changes,
-            request.timeout_ms,
-            lambda: CreateAclsResponse(NO_ERROR, results, security.version),
-        )
+        response = CreateAclsResponse(NO_ERROR, results)
+        self._write(event, request, security, changes, response)
 
     def delete(self, event: RequestReceived, request: DeleteAclsRequest) -> None:
         """Take back entries."""
@@ -130,38 +122,23 @@ class AclRequests:
                 results.append(DeletedAcls(entries=chosen))
             except ApiError as error:
                 results.append(DeletedAcls(error.code, str(error)))
-        self._write(
-            event,
-            security,
-            None if request.validate_only else changes,
-            request.timeout_ms,
-            lambda: DeleteAclsResponse(NO_ERROR, results, security.version),
-        )
+        response = DeleteAclsResponse(NO_ERROR, results)
+        self._write(event, request, security, changes, response)
 
     def _security(self, event: RequestReceived, count: int = 0) -> ClusterSecurity | None:
         """Return what is known, or refuse the request."""
-        security = self._core.cluster.security
-        if security is None or not self._core.config.security:
-            text = "no listener has sasl_mechanisms, and the setting authorizer is not acl"
-            answer = refusal(event.request, SecurityDisabledError.code, text)
-            self._core.reply(event.request_id, answer)
-            return None
-        if count > limits.ACLS_OF_REQUEST_MAX:
-            text = f"one request has at most {limits.ACLS_OF_REQUEST_MAX} entries or filters"
-            answer = refusal(event.request, InvalidRequestError.code, text)
-            self._core.reply(event.request_id, answer)
-            return None
-        return security
+        most = limits.ACLS_OF_REQUEST_MAX
+        return known_security(self._core, event, count=count, most=most, items="entries or filters")
 
     def _write(
         self,
         event: RequestReceived,
+        request: CreateAclsRequest | DeleteAclsRequest,
         security: ClusterSecurity,
-        changes: Changes | None,
-        timeout_ms: int,
-        answer: Callable[[], CreateAclsResponse | DeleteAclsResponse],
+        changes: Changes,
+        response: CreateAclsResponse | DeleteAclsResponse,
     ) -> None:
-        for ahead, some in enumerate(_portions(changes or {})):
+        for ahead, some in enumerate(_portions({} if request.validate_only else changes)):
 
             def applied(some: Changes = some) -> None:
                 security.take(some)
@@ -171,14 +148,7 @@ class AclRequests:
                 logger.info("acls_written", version=security.version, patterns=len(some))
 
             self._core.write(security_nodes.write(security, some, ahead), applied)
-
-        def settled() -> None:
-            if changes is None:
-                self._core.reply(event.request_id, answer())
-            else:
-                self._acknowledgements.answer(event.request_id, answer(), timeout_ms)
-
-        self._core.when_settled(settled)
+        answer_change(self._core, self._acknowledgements, event, request, response)
 
 
 class _Room:

@@ -15,15 +15,13 @@ from oncelog_controller import quota_nodes
 from oncelog_controller.acknowledgements import SecurityAcknowledgements
 from oncelog_controller.core import Core
 from oncelog_controller.events import RequestReceived
-from oncelog_controller.replies import refusal
 from oncelog_controller.security import ClusterSecurity
+from oncelog_controller.security_requests import answer_change, known_security
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     NO_ERROR,
     ApiError,
-    InvalidRequestError,
     PolicyViolationError,
-    SecurityDisabledError,
 )
 from oncelog_protocol.messages.quotas import (
     AlteredQuota,
@@ -77,29 +75,12 @@ class QuotaRequests:
                 logger.info("quotas_written", version=security.version, entities=len(changes))
 
             self._core.write(quota_nodes.write_quotas(security, changes), applied)
-
-        def settled() -> None:
-            response.version = security.version
-            if request.validate_only:
-                self._core.reply(event.request_id, response)
-            else:
-                self._acknowledgements.answer(event.request_id, response, request.timeout_ms)
-
-        self._core.when_settled(settled)
+        answer_change(self._core, self._acknowledgements, event, request, response)
 
     def _security(self, event: RequestReceived, count: int = 0) -> ClusterSecurity | None:
         """Return what is known, or refuse the request."""
-        security = self._core.cluster.security
-        if security is None or not self._core.config.security:
-            text = "the brokers do not decide by ACLs: their setting authorizer is not acl"
-            answer = refusal(event.request, SecurityDisabledError.code, text)
-        elif count > limits.QUOTAS_OF_REQUEST_MAX:
-            text = f"one request has at most {limits.QUOTAS_OF_REQUEST_MAX} changes of quotas"
-            answer = refusal(event.request, InvalidRequestError.code, text)
-        else:
-            return security
-        self._core.reply(event.request_id, answer)
-        return None
+        most = limits.QUOTAS_OF_REQUEST_MAX
+        return known_security(self._core, event, count=count, most=most, items="changes of quotas")
 
 
 def _made(

@@ -17,8 +17,8 @@ from oncelog_controller import user_nodes
 from oncelog_controller.acknowledgements import SecurityAcknowledgements
 from oncelog_controller.core import Core
 from oncelog_controller.events import RequestReceived
-from oncelog_controller.replies import refusal
 from oncelog_controller.security import ClusterSecurity
+from oncelog_controller.security_requests import answer_change, known_security
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     NO_ERROR,
@@ -27,7 +27,6 @@ from oncelog_protocol.errors import (
     InvalidRequestError,
     PolicyViolationError,
     ResourceNotFoundError,
-    SecurityDisabledError,
     UnacceptableCredentialError,
 )
 from oncelog_protocol.messages.users import (
@@ -98,29 +97,12 @@ class UserRequests:
                 logger.info("users_written", version=security.version, users=sorted(changes))
 
             self._core.write(user_nodes.write_users(security, changes), applied)
-
-        def settled() -> None:
-            response.version = security.version
-            if request.validate_only:
-                self._core.reply(event.request_id, response)
-            else:
-                self._acknowledgements.answer(event.request_id, response, request.timeout_ms)
-
-        self._core.when_settled(settled)
+        answer_change(self._core, self._acknowledgements, event, request, response)
 
     def _security(self, event: RequestReceived, count: int) -> ClusterSecurity | None:
         """Return what is known, or refuse the request."""
-        security = self._core.cluster.security
-        if security is None or not self._core.config.security:
-            text = "no listener has sasl_mechanisms, and the setting authorizer is not acl"
-            answer = refusal(event.request, SecurityDisabledError.code, text)
-        elif count > limits.USERS_OF_REQUEST_MAX:
-            text = f"one request has at most {limits.USERS_OF_REQUEST_MAX} users"
-            answer = refusal(event.request, InvalidRequestError.code, text)
-        else:
-            return security
-        self._core.reply(event.request_id, answer)
-        return None
+        most = limits.USERS_OF_REQUEST_MAX
+        return known_security(self._core, event, count=count, most=most, items="users")
 
 
 def _described(security: ClusterSecurity, name: str) -> DescribedUser:

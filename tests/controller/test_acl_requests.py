@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -31,7 +30,6 @@ from oncelog_protocol.errors import (
     InvalidRequestError,
     PolicyViolationError,
     RequestTimedOutError,
-    SecurityDisabledError,
 )
 from oncelog_protocol.messages.acls import (
     CreateAclsRequest,
@@ -68,19 +66,6 @@ def version(driver: Driver) -> int:
     found: int = driver.ask(DescribeAclsRequest(AclBindingFilter())).version
     assert found == driver.nodes[security_nodes.VERSION].version
     return found
-
-
-def test_without_the_authorizer_everything_is_refused_and_nothing_written() -> None:
-    driver = Driver.started(1, 2)
-    before = dict(driver.nodes)
-    requests: list[Any] = [
-        DescribeAclsRequest(AclBindingFilter()),
-        CreateAclsRequest([ENTRY]),
-        DeleteAclsRequest([AclBindingFilter()]),
-    ]
-    for request in requests:
-        assert driver.ask(request).error_code == SecurityDisabledError.code
-    assert driver.nodes == before
 
 
 def test_what_was_made_is_listed_also_by_the_next_controller() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,8 +12,6 @@ from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     InvalidRequestError,
     PolicyViolationError,
-    RequestTimedOutError,
-    SecurityDisabledError,
 )
 from oncelog_protocol.messages.quotas import (
     AlterQuotasRequest,
@@ -68,18 +65,6 @@ def described(driver: Driver, wanted: QuotaFilter = EVERYTHING) -> list[EntityQu
 
 def kept(driver: Driver) -> dict[QuotaEntity, dict[str, float]]:
     return {each.entity: each.checked() for each in described(driver)}
-
-
-def test_without_security_everything_is_refused_and_nothing_written() -> None:
-    driver = Driver.started(1, 2)
-    before = dict(driver.nodes)
-    requests: list[Any] = [
-        DescribeQuotasRequest(QuotaFilter()),
-        AlterQuotasRequest([change(APP, 1)]),
-    ]
-    for request in requests:
-        assert driver.ask(request).error_code == SecurityDisabledError.code
-    assert driver.nodes == before
 
 
 def test_what_was_set_is_listed_also_by_the_next_controller() -> None:
@@ -207,20 +192,6 @@ def test_brokers_are_told_everything_then_what_has_changed() -> None:
     for each in told(driver.take_over()):
         assert (each.base, each.version) == (FULL, 2)
         assert [quotas.checked() for quotas in each.quotas] == [app.checked()]
-
-
-def test_a_change_is_answered_when_brokers_have_it_and_a_trial_at_once() -> None:
-    driver = deciding()
-    driver.auto_ack = False
-    request_id = driver.ask_later(AlterQuotasRequest([change(APP, 1)], timeout_ms=5000))
-    assert driver.ask(AlterQuotasRequest([change(APP, 2)], validate_only=True)) is not None
-    broker, order = driver.requests[-1]
-    driver.handle(driver.answer(broker, order))
-    assert request_id not in driver.replies
-    driver.pass_time(5.1)
-    response = driver.replies[request_id]
-    assert response.error_code == RequestTimedOutError.code
-    assert (response.version, response.unacknowledged) == (1, [3 - broker])
 
 
 # ---- bounds

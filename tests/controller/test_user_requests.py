@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from oncelog_protocol.errors import (
     PolicyViolationError,
     RequestTimedOutError,
     ResourceNotFoundError,
-    SecurityDisabledError,
     UnacceptableCredentialError,
 )
 from oncelog_protocol.messages.security import FULL, UpdateSecurityRequest
@@ -70,15 +68,6 @@ def described(driver: Driver, *names: str) -> list[DescribedUser]:
 
 def add(name: str, *rows: CredentialRow) -> UserWish:
     return UserWish(name, CREATE, list(rows) or [ROW])
-
-
-def test_without_users_everything_is_refused_and_nothing_written() -> None:
-    driver = Driver.started(1, 2)
-    before = dict(driver.nodes)
-    requests: list[Any] = [DescribeUsersRequest(), AlterUsersRequest([add("app")])]
-    for request in requests:
-        assert driver.ask(request).error_code == SecurityDisabledError.code
-    assert driver.nodes == before
 
 
 def test_what_was_made_is_listed_also_by_the_next_controller() -> None:
@@ -201,21 +190,6 @@ def test_brokers_are_told_everything_then_what_has_changed() -> None:
     for each in told(driver.take_over()):
         assert (each.base, each.version, each.secret) == (FULL, 2, SECRET)
         assert each.users == [UserRow.of(other)]
-
-
-def test_a_change_is_answered_when_brokers_have_it_and_a_trial_at_once() -> None:
-    driver = with_users()
-    driver.auto_ack = False
-    request_id = driver.ask_later(AlterUsersRequest([add("app")], timeout_ms=5000))
-    assert driver.ask(AlterUsersRequest([add("app")], validate_only=True)) is not None
-    broker, change = driver.requests[-1]
-    driver.handle(driver.answer(broker, change))
-    assert request_id not in driver.replies
-    driver.pass_time(5.1)
-    response = driver.replies[request_id]
-    assert response.error_code == RequestTimedOutError.code
-    assert (response.version, response.unacknowledged) == (1, [3 - broker])
-    assert list(kept(driver)) == ["app"]
 
 
 # ---- bounds
