@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from oncelog_controller import security_nodes, znodes
 from oncelog_controller.security import ClusterSecurity
-from oncelog_controller.store import Create, Delete, Op, SetData
+from oncelog_controller.store import Op
 from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.quotas import (
     ADDRESSES,
@@ -97,11 +97,6 @@ def write_quotas(
     """Return what writes the quotas of entities as they are to be."""
     ops: list[Op] = [security_nodes.set_version(security.version)]
     for entity, values in changes.items():
-        path, known = quotas_path(entity), security.quotas.get(entity)
-        if known is None:
-            ops.append(Create(path, encode_quotas(values)))
-        elif values:
-            ops.append(SetData(path, encode_quotas(values), known.version))
-        else:
-            ops.append(Delete(path, known.version))
+        data = encode_quotas(values) if values else None
+        ops += security_nodes.write_node(quotas_path(entity), data, security.quotas.get(entity))
     return ops

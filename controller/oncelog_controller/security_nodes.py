@@ -12,7 +12,7 @@ import binascii
 from collections.abc import Collection, Iterable, Mapping
 
 from oncelog_controller import znodes
-from oncelog_controller.security import ClusterSecurity
+from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredQuotas, StoredUser
 from oncelog_controller.store import Create, Delete, Op, SetData
 from oncelog_protocol.acls import (
     ALL,
@@ -127,6 +127,16 @@ def set_version(version: int) -> SetData:
     return SetData(VERSION, encode_version(version + 1), version)
 
 
+def write_node(
+    path: str, data: bytes | None, known: StoredAcls | StoredUser | StoredQuotas | None
+) -> list[Op]:
+    """Return what makes a node hold ``data``, or be gone (None), when so much is ``known`` of it;
+    None: it is not there."""
+    if data is None:
+        return [] if known is None else [Delete(path, known.version)]
+    return [Create(path, data) if known is None else SetData(path, data, known.version)]
+
+
 def write(
     security: ClusterSecurity, changes: Mapping[AclPattern, Collection[AclBinding]], ahead: int
 ) -> list[Op]:
@@ -134,11 +144,6 @@ def write(
     way already."""
     ops: list[Op] = [set_version(security.version + ahead)]
     for pattern, entries in changes.items():
-        path, known = acls_path(pattern), security.acls.get(pattern)
-        if known is None:
-            ops.append(Create(path, encode_acls(entries)))
-        elif entries:
-            ops.append(SetData(path, encode_acls(entries), known.version))
-        else:
-            ops.append(Delete(path, known.version))
+        data = encode_acls(entries) if entries else None
+        ops += write_node(acls_path(pattern), data, security.acls.get(pattern))
     return ops

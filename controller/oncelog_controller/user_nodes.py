@@ -12,7 +12,7 @@ from typing import Any
 
 from oncelog_controller import security_nodes, znodes
 from oncelog_controller.security import ClusterSecurity
-from oncelog_controller.store import Create, Delete, Op, SetData
+from oncelog_controller.store import Op
 from oncelog_protocol.errors import UnacceptableCredentialError
 from oncelog_protocol.sasl.credential import Mechanism, ScramCredential
 from oncelog_protocol.sasl.gs2 import is_legal_user
@@ -93,13 +93,8 @@ def write_users(security: ClusterSecurity, changes: Mapping[str, ScramUser | Non
     """Return what writes the users as they are to be; None deletes one."""
     ops: list[Op] = [security_nodes.set_version(security.version)]
     for name, user in changes.items():
-        path, known = user_path(name), security.users.get(name)
-        if user is None and known is not None:
-            ops.append(Delete(path, known.version))
-        elif user is not None and known is not None:
-            ops.append(SetData(path, encode_user(user), known.version))
-        elif user is not None:
-            ops.append(Create(path, encode_user(user)))
+        data = None if user is None else encode_user(user)
+        ops += security_nodes.write_node(user_path(name), data, security.users.get(name))
     return ops
 
 

@@ -90,6 +90,14 @@ def test_a_node_whose_name_is_one_that_nothing_can_have(path: str, says: str) ->
         security_nodes.pattern_of(path)
 
 
+def test_a_node_is_made_set_or_deleted_by_what_is_known_of_it() -> None:
+    known = StoredAcls((ENTRY,), 4)
+    assert security_nodes.write_node(PATH, b"x", None) == [Create(PATH, b"x")]
+    assert security_nodes.write_node(PATH, b"x", known) == [SetData(PATH, b"x", 4)]
+    assert security_nodes.write_node(PATH, None, known) == [Delete(PATH, 4)]
+    assert security_nodes.write_node(PATH, None, None) == []
+
+
 # ---- security.py: what is known follows what is written
 
 
