@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -219,7 +220,29 @@ class ServerTls(_Contexts):
         return context
 
 
-class ClientTls(_Contexts):
+class _OpenedTls(ABC):
+    """It protects connections that are opened."""
+
+    _server_name: str | None
+    """It is verified instead of the host that is dialled."""
+
+    @property
+    @abstractmethod
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a connection that begins now."""
+
+    def protect(
+        self,
+        inner: asyncio.BufferedProtocol,
+        host: str,
+        on_handshake: OnHandshake | None = None,
+    ) -> TlsProtocol:
+        """Return what stands between a socket that is connected to this host and its protocol."""
+        name = self._server_name or _name_of(host)
+        return TlsProtocol(inner, self.context, server_hostname=name, on_handshake=on_handshake)
+
+
+class ClientTls(_Contexts, _OpenedTls):
     """It has the context for connections that are opened."""
 
     def __init__(
@@ -233,16 +256,6 @@ class ClientTls(_Contexts):
         self._system_cas = files.ca_file is None
         super().__init__(files, wall_clock, self._new_context)
 
-    def protect(
-        self,
-        inner: asyncio.BufferedProtocol,
-        host: str,
-        on_handshake: OnHandshake | None = None,
-    ) -> TlsProtocol:
-        """Return what stands between a socket that is connected to this host and its protocol."""
-        name = self._server_name or _name_of(host)
-        return TlsProtocol(inner, self.context, server_hostname=name, on_handshake=on_handshake)
-
     def _new_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.hostname_checks_common_name = False
@@ -251,7 +264,7 @@ class ClientTls(_Contexts):
         return context
 
 
-class GivenTls:
+class GivenTls(_OpenedTls):
     """It has one context for connections that are opened, which somebody else has made.
 
     :raises ValueError: the context verifies less than this module's own ones; the text has the
@@ -275,19 +288,14 @@ class GivenTls:
         self._context = context
         self._server_name = server_name
 
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Return the context of all connections."""
+        return self._context
+
     def refresh(self) -> bool:
         """Return that new connections get no other context."""
         return False
-
-    def protect(
-        self,
-        inner: asyncio.BufferedProtocol,
-        host: str,
-        on_handshake: OnHandshake | None = None,
-    ) -> TlsProtocol:
-        """Return what stands between a socket that is connected to this host and its protocol."""
-        name = self._server_name or _name_of(host)
-        return TlsProtocol(inner, self._context, server_hostname=name, on_handshake=on_handshake)
 
 
 def _name_of(host: str) -> str:
