@@ -68,6 +68,13 @@ Clients log with Python's `logging`, under `oncelog`, and configure nothing: see
 """
 
 
+class Module(NamedTuple):
+    """It is one file, with what it says."""
+
+    path: Path
+    tree: ast.Module
+
+
 class Use(NamedTuple):
     """A use is one place that writes a line."""
 
@@ -104,11 +111,11 @@ def uses() -> list[Use]:
         for path in sorted((ROOT / room).rglob("*.py")):
             if path.stem in ("logs", "structured_logging"):
                 continue
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-            logged = [_use(call, path) for call in calls if _is_log_call(call)]
+            module = Module(path, ast.parse(path.read_text(encoding="utf-8")))
+            calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call)]
+            logged = [_use(call, module) for call in calls if _is_log_call(call)]
             named = {use.event for use in logged}
-            others = [_made(call, (), path) for call in calls if _makes_event(call)]
+            others = [_made(call, (), module) for call in calls if _makes_event(call)]
             found += [*logged, *(use for use in others if use.event not in named)]
     return found
 
@@ -131,25 +138,43 @@ def _makes_event(node: ast.AST) -> bool:
     )
 
 
-def _use(call: ast.Call, path: Path) -> Use:
+def _use(call: ast.Call, module: Module) -> Use:
     assert isinstance(call.func, ast.Attribute)
     method, given = call.func.attr, call.args
     levels: tuple[str, ...] = ("error",) if method == "exception" else (method,)
     if method == "log":
         levels, given = _levels_of(given[0]), given[1:]
     if given and isinstance(given[0], ast.Call) and _makes_event(given[0]):
-        return _made(given[0], levels, path)
-    return _line(call, given, levels, path)
+        return _made(given[0], levels, module)
+    return _line(call, given, levels, module)
 
 
-def _made(event: ast.Call, levels: tuple[str, ...], path: Path) -> Use:
-    return _line(event, event.args, levels, path)
+def _made(event: ast.Call, levels: tuple[str, ...], module: Module) -> Use:
+    return _line(event, event.args, levels, module)
 
 
-def _line(call: ast.Call, given: list[ast.expr], levels: tuple[str, ...], path: Path) -> Use:
+def _line(call: ast.Call, given: list[ast.expr], levels: tuple[str, ...], module: Module) -> Use:
     name = given[0].value if len(given) == 1 and isinstance(given[0], ast.Constant) else ""
-    fields = tuple(key.arg or "" for key in call.keywords if key.arg not in NO_FIELDS)
-    return Use(str(name), fields, levels, f"{path.relative_to(ROOT)}:{call.lineno}")
+    fields: list[str] = []
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            fields += _spread(keyword.value, module)
+        elif keyword.arg not in NO_FIELDS:
+            fields.append(keyword.arg)
+    where = f"{module.path.relative_to(ROOT)}:{call.lineno}"
+    return Use(str(name), tuple(fields), levels, where)
+
+
+def _spread(value: ast.expr, module: Module) -> list[str]:
+    """Return the keys of ``**name(...)`` where the module has a function of that name which ends
+    with the dictionary; an empty name says that they cannot be known."""
+    name = getattr(value.func, "id", "") if isinstance(value, ast.Call) else ""
+    for node in module.tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            last = node.body[-1]
+            if isinstance(last, ast.Return) and isinstance(last.value, ast.Dict):
+                return [str(getattr(key, "value", "")) for key in last.value.keys]
+    return [""]
 
 
 def _levels_of(level: ast.expr) -> tuple[str, ...]:

@@ -79,10 +79,7 @@ class Audit:
         if self._passes("audit_authenticated", peer.principal, "at", peer.host, peer.listener):
             logger.info(
                 "audit_authenticated",
-                principal=peer.principal,
-                address=peer.address,
-                listener=peer.listener,
-                client_id=_cut(peer.client_id),
+                **_of_peer(peer),
                 mechanism=mechanism,
             )
 
@@ -92,10 +89,7 @@ class Audit:
         if self._passes("audit_authentication_failed", peer.host, peer.listener, reason):
             logger.warning(
                 "audit_authentication_failed",
-                principal=peer.principal,
-                address=peer.address,
-                listener=peer.listener,
-                client_id=_cut(peer.client_id),
+                **_of_peer(peer),
                 mechanism=mechanism,
                 reason=_cut(reason),
             )
@@ -110,10 +104,7 @@ class Audit:
         if self._passes("audit_denied", peer.principal, operation, resource):
             logger.warning(
                 "audit_denied",
-                principal=peer.principal,
-                address=peer.address,
-                listener=peer.listener,
-                client_id=_cut(peer.client_id),
+                **_of_peer(peer),
                 operation=operation,
                 resource=_cut(resource),
                 acl=_cut(reason),
@@ -130,10 +121,7 @@ class Audit:
         if outcome == DONE or self._passes("audit_change", peer.principal, api, resource, outcome):
             logger.info(
                 "audit_change",
-                principal=peer.principal,
-                address=peer.address,
-                listener=peer.listener,
-                client_id=_cut(peer.client_id),
+                **_of_peer(peer),
                 api=api,
                 resource=_cut(resource),
                 detail=_cut(detail),
@@ -182,6 +170,16 @@ def named(resource_type: str, name: str) -> str:
     """Return a resource as people write it: ``topic:orders``, ``cluster``."""
     kind = resource_type.lower().replace("_", "-")
     return kind if resource_type == CLUSTER else f"{kind}:{name}"
+
+
+def _of_peer(peer: AuditedPeer) -> dict[str, str]:
+    """Return the fields with which each line says who it was."""
+    return {
+        "principal": peer.principal,
+        "address": peer.address,
+        "listener": peer.listener,
+        "client_id": _cut(peer.client_id),
+    }
 
 
 def _tell(overdue: list[Overdue]) -> None:
