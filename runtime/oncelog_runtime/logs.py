@@ -29,6 +29,9 @@ them, and what floods the log must not do so under ever new names."""
 SUBJECTS_MAX = 2_000
 """Subjects whose lines are counted at a time; with more, the first of them begins anew."""
 
+OVERDUE_MAX = 10
+"""So many subjects are overdue at a time: a line is written of each, which holds the loop."""
+
 
 class LogEvent(dict[str, Any]):
     """It is the message of a log record: its name under ``event``, and its fields.
@@ -108,11 +111,14 @@ class Repetitions:
         self._counts: dict[Subject, tuple[float, int, int]] = {}
 
     def passes(self, subject: Subject, now_s: float) -> bool:
-        """Return whether this one may be told. Take what is ``overdue`` first: it ends
-        intervals."""
+        """Return whether this one may be told. Take what is ``overdue`` first: it ends intervals,
+        and forgets who is too many."""
         if self._most <= 0:
             return True
         began_s, passed, left_out = self._counts.get(subject, (now_s, 0, 0))
+        if now_s - began_s >= self._interval_s:  # others before it were overdue
+            del self._counts[subject]
+            began_s, passed = now_s, 0
         if passed >= self._most:
             self._counts[subject] = (began_s, passed, left_out + 1)
             return False
@@ -121,9 +127,9 @@ class Repetitions:
 
     def overdue(self, now_s: float) -> list[Overdue]:
         """Return what was left out in intervals that are over; also the oldest, when there are too
-        many subjects to remember."""
+        many subjects to remember. When they are ``OVERDUE_MAX``, there may be more."""
         found: list[Overdue] = []
-        while self._counts:
+        while self._counts and len(found) < OVERDUE_MAX:
             subject, (began_s, _, left_out) = next(iter(self._counts.items()))
             if len(self._counts) <= SUBJECTS_MAX and now_s - began_s < self._interval_s:
                 break

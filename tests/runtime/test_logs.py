@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from oncelog_runtime.logs import SUBJECTS_MAX, LogEvent, Overdue, Repetitions, Subject
+from oncelog_runtime.logs import OVERDUE_MAX, SUBJECTS_MAX, LogEvent, Overdue, Repetitions, Subject
 
 
 class Named(NamedTuple):
@@ -58,6 +58,21 @@ def test_so_many_pass_in_an_interval() -> None:
     assert repetitions.overdue(10.0) == [Overdue(subject("a"), 2)]
     assert repetitions.passes(subject("a"), 10.0), "a new interval"
     assert repetitions.overdue(10.0) == []
+
+
+def test_so_many_are_overdue_at_a_time_and_those_that_wait_end_their_intervals() -> None:
+    repetitions = Repetitions(1, 10.0)
+    everything = [subject(str(number)) for number in range(2 * OVERDUE_MAX + 1)]
+    for each in everything * 2:
+        repetitions.passes(each, 0)
+    last = everything[-1]
+    assert repetitions.overdue(10.0) == [Overdue(each, 1) for each in everything[:OVERDUE_MAX]]
+    assert repetitions.passes(last, 10.0), "its interval is over, though it was not told of"
+    assert not repetitions.passes(last, 10.0)
+    told = repetitions.overdue(10.0)
+    assert told == [Overdue(each, 1) for each in everything[OVERDUE_MAX:-1]]
+    assert repetitions.overdue(19.9) == []
+    assert repetitions.overdue(20.0) == [Overdue(last, 2)], "both intervals are told of"
 
 
 def test_nothing_is_left_out_without_a_limit() -> None:

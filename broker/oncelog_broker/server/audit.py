@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.acls import CLUSTER
-from oncelog_runtime.logs import Overdue, Repetitions, Subject
+from oncelog_runtime.logs import OVERDUE_MAX, Overdue, Repetitions, Subject
 from oncelog_runtime.structured_logging import get_logger
 
 AUDIT_LOGGER = "oncelog.audit"
@@ -31,6 +31,9 @@ logger = get_logger(AUDIT_LOGGER)
 
 INTERVAL_S = 10.0
 """One line about the same thing is written in so many seconds."""
+
+PAUSE_S = 0.01
+"""The loop has so many seconds for others before more is told that is overdue."""
 
 TEXT_CHARS_MAX = 1000
 """A field has so many characters at most; what is longer is cut."""
@@ -158,12 +161,15 @@ class Audit:
         return False
 
     def _look(self) -> None:
-        """Tell what is overdue. What was left out since the timer began is told by the next one."""
+        """Tell what is overdue, some of it at a time. What was left out since the timer began is
+        told by the next one."""
         self._timer = None
         loop = asyncio.get_running_loop()
-        _tell(self._repetitions.overdue(loop.time()))
+        overdue = self._repetitions.overdue(loop.time())
+        _tell(overdue)
         if self._repetitions.pending:
-            self._timer = loop.call_later(INTERVAL_S, self._look)
+            delay_s = PAUSE_S if len(overdue) == OVERDUE_MAX else INTERVAL_S
+            self._timer = loop.call_later(delay_s, self._look)
 
 
 def named(resource_type: str, name: str) -> str:

@@ -12,13 +12,14 @@ from oncelog_broker.server.audit import (
     AUDIT_LOGGER,
     DONE,
     INTERVAL_S,
+    PAUSE_S,
     TEXT_CHARS_MAX,
     Audit,
     AuditedPeer,
     named,
 )
 from oncelog_protocol.acls import CLUSTER, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
-from oncelog_runtime.logs import SUBJECTS_MAX
+from oncelog_runtime.logs import OVERDUE_MAX, SUBJECTS_MAX
 from simulation.loop import SimLoop
 from support.server import make_context
 
@@ -101,6 +102,28 @@ def test_what_is_left_out_later_is_told_later(caplog: pytest.LogCaptureFixture) 
         lines(caplog)
         await asyncio.sleep(INTERVAL_S * 2)
         assert [line["suppressed"] for line in lines(caplog)] == [1, 1]
+        audit.close()
+        assert lines(caplog) == []
+
+    in_time(work())
+
+
+def test_one_turn_of_the_loop_tells_of_few(caplog: pytest.LogCaptureFixture) -> None:
+    """Telling of 2000 things at once held the loop for 0.3 s."""
+    count = 3 * OVERDUE_MAX + 1
+
+    async def work() -> None:
+        audit = Audit()
+        for number in range(count):
+            deny(audit, f"t{number}")
+            deny(audit, f"t{number}")
+        lines(caplog)
+        await asyncio.sleep(INTERVAL_S - PAUSE_S / 2)
+        told: list[int] = []
+        while sum(told) < count:
+            await asyncio.sleep(PAUSE_S)
+            told.append(len(lines(caplog)))
+        assert max(told) == OVERDUE_MAX
         audit.close()
         assert lines(caplog) == []
 
