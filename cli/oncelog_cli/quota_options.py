@@ -100,15 +100,15 @@ def parse_count(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class EntityWords:
+class EntityWords(typed.OptionGroup):
     """It is what a command line says of whose a quota is, as it was typed."""
 
-    user: str | None = None
-    any_user: bool = False
-    client_id: str | None = None
-    any_client_id: bool = False
-    address: str | None = None
-    any_address: bool = False
+    user: UserOption = None
+    any_user: AnyUserOption = False
+    client_id: ClientIdOption = None
+    any_client_id: AnyClientIdOption = False
+    address: AddressOption = None
+    any_address: AnyAddressOption = False
 
     def entity(self) -> QuotaEntity:
         """Return whose it is.
@@ -146,15 +146,15 @@ def _part(what: str, name: str | None, any_of_them: bool) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaWords:
+class QuotaWords(typed.OptionGroup):
     """It has the amounts of a command line, as they were typed."""
 
-    produce: str | None = None
-    consume: str | None = None
-    requests: str | None = None
-    mutations: str | None = None
-    connection_rate: str | None = None
-    connections: str | None = None
+    produce: ProduceOption = None
+    consume: ConsumeOption = None
+    requests: RequestsOption = None
+    mutations: MutationsOption = None
+    connection_rate: ConnectionRateOption = None
+    connections: ConnectionsOption = None
 
     def values(self) -> dict[str, float]:
         """Return the quotas by their keys.

@@ -2,8 +2,10 @@
 
 ``name: Annotated[int, Option("--name", help=...)] = 3`` is an option,
 ``Annotated[str, Argument()]`` an argument, and a parameter of the type :class:`Context` gets the
-context. What has no default is required, a ``bool`` is a flag, and ``list[...]`` may be given
-several times. Modules that declare commands import this one and not click.
+context. One whose type is an :class:`OptionGroup` stands for an option of each of its fields, so
+that commands can share them. What has no default is required, a ``bool`` is a flag, and
+``list[...]`` may be given several times. Modules that declare commands import this one and not
+click.
 """
 
 from __future__ import annotations
@@ -67,6 +69,10 @@ class Option(Parameter):
         self.names = names
         self.callback = callback
         self.is_eager = is_eager
+
+
+class OptionGroup:
+    """A dataclass that inherits this is a parameter, and its fields are options of the command."""
 
 
 class CommandGroup(click.Group):
@@ -214,17 +220,35 @@ def _caller(function: Callable[..., Any]) -> Callable[..., Any]:
             return given
         return list(given) if given else defaults[name]
 
+    groups = {item.name: hint for item, hint in signature if _is_group(hint)}
+    callers = {name: _caller(group) for name, group in groups.items()}
+    fields = {name: inspect.signature(group).parameters for name, group in groups.items()}
+
     def call(**given: Any) -> Any:
+        made = {
+            name: caller(**{field: given.pop(field) for field in fields[name]})
+            for name, caller in callers.items()
+        }
         values = {name: value(name, each) for name, each in given.items()}
         if context is not None:
             values[context] = click.get_current_context()
-        return function(**values)
+        return function(**values, **made)
 
     return call
 
 
+def _is_group(hint: Any) -> bool:
+    return inspect.isclass(hint) and issubclass(hint, OptionGroup)
+
+
 def _parameters(function: Callable[..., Any]) -> list[click.Parameter]:
-    return [_parameter(item, hint) for item, hint in _signature(function) if hint is not Context]
+    found: list[click.Parameter] = []
+    for item, hint in _signature(function):
+        if _is_group(hint):
+            found += _parameters(hint)
+        elif hint is not Context:
+            found.append(_parameter(item, hint))
+    return found
 
 
 def _parameter(item: inspect.Parameter, hint: Any) -> click.Parameter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -117,6 +118,30 @@ def test_an_option_without_a_default_is_required() -> None:
     assert "Missing option '--place'" in done.output
     assert run(command_of(called, "called"), "--place", "here").exit_code == 0
     assert {"place": Path("here")} == SEEN
+
+
+@dataclass(frozen=True)
+class Size(typed.OptionGroup):
+    width: Annotated[int, Option("--width", help="How wide.")] = 1
+    names: Annotated[list[str] | None, Option("--name")] = None
+
+
+def test_options_of_a_group_stand_where_it_stands_and_arrive_together() -> None:
+    def called(
+        first: Annotated[bool, Option("--first")] = False,
+        *,
+        size: Size,
+        last: Annotated[bool, Option("--last")] = False,
+    ) -> None:
+        SEEN.update(locals())
+
+    command = command_of(called, "called")
+    assert [each.name for each in command.params] == ["first", "width", "names", "last"]
+    assert run(command, "--width", "2", "--name", "a", "--name", "b", "--last").exit_code == 0
+    assert {"first": False, "size": Size(2, ["a", "b"]), "last": True} == SEEN
+    assert run(command).exit_code == 0
+    assert SEEN["size"] == Size()
+    assert "How wide." in run(command, "-h").output
 
 
 def test_help_says_what_the_declaration_says() -> None:

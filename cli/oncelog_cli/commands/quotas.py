@@ -16,20 +16,8 @@ from oncelog_cli.options import DryRunOption, UsageError, YesOption, confirm
 from oncelog_cli.quota_options import (
     CHANGE_COLUMNS,
     COLUMNS,
-    AddressOption,
-    AnyAddressOption,
-    AnyClientIdOption,
-    AnyUserOption,
-    ClientIdOption,
-    ConnectionRateOption,
-    ConnectionsOption,
-    ConsumeOption,
     EntityWords,
-    MutationsOption,
-    ProduceOption,
     QuotaWords,
-    RequestsOption,
-    UserOption,
     amount_text,
     row_of,
 )
@@ -45,18 +33,8 @@ app = typed.App(help="How much users, client ids and addresses may have of each 
 def set_quotas(
     output: Output,
     cluster: NamedCluster,
-    user: UserOption = None,
-    any_user: AnyUserOption = False,
-    client_id: ClientIdOption = None,
-    any_client_id: AnyClientIdOption = False,
-    address: AddressOption = None,
-    any_address: AnyAddressOption = False,
-    produce: ProduceOption = None,
-    consume: ConsumeOption = None,
-    requests: RequestsOption = None,
-    mutations: MutationsOption = None,
-    connection_rate: ConnectionRateOption = None,
-    connections: ConnectionsOption = None,
+    whose: EntityWords,
+    amounts: QuotaWords,
     dry_run: DryRunOption = False,
 ) -> None:
     """Set quotas of a user, a client id, both together, or an address; others of it stay.
@@ -64,23 +42,15 @@ def set_quotas(
     A user and a client id have --produce, --consume, --requests and --mutations, an address
     --connection-rate and --connections. 0 stops what it counts.
     """
-    entity = EntityWords(user, any_user, client_id, any_client_id, address, any_address).entity()
-    values = QuotaWords(
-        produce, consume, requests, mutations, connection_rate, connections
-    ).values()
-    _alter(output, cluster, entity, values, "would set" if dry_run else "set", dry_run)
+    did = "would set" if dry_run else "set"
+    _alter(output, cluster, whose.entity(), amounts.values(), did, dry_run)
 
 
 @app.command("list")
 def list_quotas(
     output: Output,
     cluster: NamedCluster,
-    user: UserOption = None,
-    any_user: AnyUserOption = False,
-    client_id: ClientIdOption = None,
-    any_client_id: AnyClientIdOption = False,
-    address: AddressOption = None,
-    any_address: AnyAddressOption = False,
+    whose: EntityWords,
     effective: Annotated[
         str | None,
         typed.Option(
@@ -93,15 +63,14 @@ def list_quotas(
     """Show quotas: all of them, those of somebody, or with --effective those that count."""
     from oncelog import QuotaFilter
 
-    words = EntityWords(user, any_user, client_id, any_client_id, address, any_address)
     if effective is not None:
-        if words != EntityWords(client_id=client_id):
+        if whose != EntityWords(client_id=whose.client_id):
             raise UsageError("--effective takes no other name than --client-id")
-        found = _effective(cluster, principal_of(effective), client_id or "")
+        found = _effective(cluster, principal_of(effective), whose.client_id or "")
         if found:
             output.note("super users and brokers have no quotas")
     else:
-        wanted = None if words == EntityWords() else QuotaFilter(*words.entity())
+        wanted = None if whose == EntityWords() else QuotaFilter(*whose.entity())
         described = cluster.ask(lambda admin: admin.describe_quotas(wanted))
         found = [
             (entity, key, value)
@@ -118,12 +87,7 @@ def list_quotas(
 def delete(
     output: Output,
     cluster: NamedCluster,
-    user: UserOption = None,
-    any_user: AnyUserOption = False,
-    client_id: ClientIdOption = None,
-    any_client_id: AnyClientIdOption = False,
-    address: AddressOption = None,
-    any_address: AnyAddressOption = False,
+    whose: EntityWords,
     key: Annotated[
         list[str] | None,
         typed.Option(
@@ -138,7 +102,7 @@ def delete(
     """Delete quotas of a user, a client id, both together, or an address."""
     from oncelog import QuotaFilter
 
-    entity = EntityWords(user, any_user, client_id, any_client_id, address, any_address).entity()
+    entity = whose.entity()
     unknown = sorted(set(key or ()) - set(entity.keys))
     if unknown:
         raise UsageError(f"--key {unknown[0]}: one of {', '.join(entity.keys)} is possible")
