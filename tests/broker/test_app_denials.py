@@ -80,3 +80,37 @@ async def test_a_denial_names_the_command_that_allows_it(tmp_path: Path) -> None
         told = f"may not DESCRIBE the cluster: {add} --operation DESCRIBE --cluster"
         await shell.denied(told, "acls", "list")
         assert (await shell.run("acls", "list")).code == 0
+
+
+ADMIN_COMMANDS = (
+    ("DESCRIBE_CONFIGS", "topic orders", "configs describe --topic orders"),
+    ("ALTER_CONFIGS", "topic orders", "configs alter --topic orders --set retention.ms=1000000"),
+    ("DELETE", "topic orders", "delete-records orders --before end --yes"),
+    ("DESCRIBE", "the cluster", "cluster describe"),
+    ("DESCRIBE_CONFIGS", "the cluster", "configs describe --broker 1"),
+    ("ALTER_CONFIGS", "the cluster", "quotas set --user app --produce 1MiB/s"),
+)
+"""They are commands, with the right that a denial of each names, and what it is of."""
+
+
+async def test_admin_commands_name_it_too(tmp_path: Path) -> None:
+    add = "oncelog acls add --allow User:app"
+    async with AclCluster(tmp_path, 1) as cluster:
+        shell = Shell(cluster)
+        assert (await shell.run("topics", "create", "orders", by="admin")).code == 0
+        assert (await shell.run("produce", "orders", by="admin", stdin=b"tea\n")).code == 0
+        await shell.allow("--operation", "DESCRIBE", "--topic", "orders")
+        await shell.allow("--operation", "DESCRIBE", "--group", "g")
+        may_not = f"may not DESCRIBE_CONFIGS the cluster: {add} --operation DESCRIBE_CONFIGS"
+        assert may_not in (await shell.run("quotas", "list")).err
+        for operation, resource, command in ADMIN_COMMANDS:
+            option = "--cluster" if resource == "the cluster" else f"--{resource}"
+            told = f"may not {operation} {resource}: {add} --operation {operation} {option}"
+            await shell.denied(told, *command.split())
+            shown = await shell.run(*command.split())
+            assert shown.code == 0, shown.err
+        assert (await shell.run("quotas", "list")).code == 0
+        reset = ["groups", "reset-offsets", "g", "--topic", "orders", "--to-earliest", "--execute"]
+        await shell.denied(f"may not READ group g: {add} --consumer --group g", *reset)
+        await shell.denied(f"may not READ topic orders: {add} --consumer --topic orders", *reset)
+        assert (await shell.run(*reset)).code == 0

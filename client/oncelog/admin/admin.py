@@ -216,8 +216,9 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin):
         outcomes: list[ConfigOutcome] = []
         named = [wire.ConfigResource(wire.RESOURCE_TOPIC, topic, wanted) for topic in topics]
         if named:
-            response = await self._router.call_any(wire.DescribeConfigsRequest(named), deadline)
-            outcomes += _config_outcomes(response)
+            request = wire.DescribeConfigsRequest(named)
+            response = await self._router.call_any(request, deadline)
+            outcomes += self._config_outcomes(request, response)
         for broker_id in brokers:
             resource = wire.ConfigResource(wire.RESOURCE_BROKER, _broker_name(broker_id), wanted)
             request = wire.DescribeConfigsRequest([resource])
@@ -229,7 +230,7 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin):
                     outcomes.append(ConfigOutcome("broker", str(broker_id), answer))
                     continue
                 response = answer
-            outcomes += _config_outcomes(response)
+            outcomes += self._config_outcomes(request, response)
         return Results(outcomes)
 
     async def alter_configs(
@@ -266,8 +267,10 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin):
 
     async def describe_cluster(self, *, timeout_ms: int = TIMEOUT_MS) -> ClusterDescription:
         """Return the live brokers with their listeners, and the controller."""
-        response = await self._router.call_any(DescribeClusterRequest(), self._deadline(timeout_ms))
-        _raise_for(response.error_code, response.error_message)
+        request = DescribeClusterRequest()
+        response = await self._router.call_any(request, self._deadline(timeout_ms))
+        with self._explaining(request):
+            _raise_for(response.error_code, response.error_message)
         brokers = tuple(
             BrokerDescription(
                 broker.broker_id,
@@ -424,7 +427,30 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin):
             for name, entries in configs.items()
         ]
         request = wire.AlterConfigsRequest(alterations, validate_only)
-        return Results(_config_outcomes(await self._on_controller(request, timeout_ms)))
+        response = await self._on_controller(request, timeout_ms)
+        return Results(self._config_outcomes(request, response))
+
+    def _config_outcomes(self, request: Request, response: Any) -> list[ConfigOutcome]:
+        _raise_for(response.error_code)
+
+        def error_of(item: Any) -> ApiError | None:
+            error = _config_error(item)
+            return None if error is None else self._explained(error, request, item.resource_name)
+
+        return [
+            ConfigOutcome(
+                KINDS.get(item.resource_type, str(item.resource_type)),
+                item.resource_name,
+                error_of(item),
+                {
+                    value.key: ConfigSetting(
+                        value.key, value.value, value.source, value.read_only, value.documentation
+                    )
+                    for value in item.values
+                },
+            )
+            for item in response.resources
+        ]
 
     async def _of_each(
         self, brokers: Iterable[int] | None, request: Request, timeout_ms: int
@@ -437,7 +463,8 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin):
         async def one(broker_id: int) -> tuple[int, Any, BrokerError | None]:
             try:
                 response = await self._router.call_broker(broker_id, request, deadline)
-                _raise_for(response.error_code)
+                with self._explaining(request):
+                    _raise_for(response.error_code)
             except Failure as error:
                 return broker_id, None, broker_error(broker_id, error)
             return broker_id, response, None
@@ -534,24 +561,6 @@ def _config_error(item: Any) -> ApiError | None:
     error = error_for(item.error_code, message or "")
     named = repr(name) if item.resource_type == wire.RESOURCE_TOPIC else name
     return type(error)(f"{kind} {named}: {error}")
-
-
-def _config_outcomes(response: Any) -> list[ConfigOutcome]:
-    _raise_for(response.error_code)
-    return [
-        ConfigOutcome(
-            KINDS.get(item.resource_type, str(item.resource_type)),
-            item.resource_name,
-            _config_error(item),
-            {
-                value.key: ConfigSetting(
-                    value.key, value.value, value.source, value.read_only, value.documentation
-                )
-                for value in item.values
-            },
-        )
-        for item in response.resources
-    ]
 
 
 def _describe_log_dir(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from oncelog.core.client import ClusterClient
@@ -23,7 +24,16 @@ from oncelog.errors import (
     error_for,
     is_retriable,
 )
-from oncelog_protocol.acls import ALTER, CLUSTER_NAME, CREATE, DELETE, DESCRIBE
+from oncelog_protocol.acls import (
+    ALTER,
+    ALTER_CONFIGS,
+    CLUSTER_NAME,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    READ,
+)
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -45,8 +55,15 @@ NEEDS: dict[int, str] = {
     ApiKey.DELETE_ACLS: ALTER,
     ApiKey.DESCRIBE_USERS: DESCRIBE,
     ApiKey.ALTER_USERS: ALTER,
+    ApiKey.DESCRIBE_QUOTAS: DESCRIBE_CONFIGS,
+    ApiKey.ALTER_QUOTAS: ALTER_CONFIGS,
+    ApiKey.DESCRIBE_CONFIGS: DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS: ALTER_CONFIGS,
+    ApiKey.DESCRIBE_CLUSTER: DESCRIBE,
+    ApiKey.DESCRIBE_LOG_DIRS: DESCRIBE,
+    ApiKey.OFFSET_COMMIT: READ,
 }
-"""What is asked of the controller needs these operations."""
+"""What is asked needs these operations on what a denial is about."""
 
 BrokerError = ApiError | ClientError
 
@@ -78,10 +95,16 @@ class AdminCalls(ClusterClient):
     async def _on_controller(self, request: Request, timeout_ms: int) -> Any:
         """Return the controller's answer; metadata say where it is when it has moved."""
         deadline = self._deadline(timeout_ms)
-        try:
+        with self._explaining(request):
             return await self._router.call_controller(request, deadline, _refused)
+
+    @contextmanager
+    def _explaining(self, request: Request, name: str = CLUSTER_NAME) -> Iterator[None]:
+        """Let a denial of this request say what is missing; ``name`` is of what it is about."""
+        try:
+            yield
         except ApiError as error:
-            told = self._explained(error, request)
+            told = self._explained(error, request, name)
             if told is error:
                 raise
             raise told from error

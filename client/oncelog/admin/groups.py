@@ -36,6 +36,7 @@ from oncelog.admin.group_results import (
 from oncelog.admin.results import Results
 from oncelog.consumer.offsets import list_offsets
 from oncelog.core.coordinators import refused_at_top
+from oncelog.core.denials import explained
 from oncelog.errors import (
     ApiError,
     ConfigurationError,
@@ -48,6 +49,7 @@ from oncelog.errors import (
     error_about,
     error_for,
 )
+from oncelog_protocol.acls import READ
 from oncelog_protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from oncelog_protocol.messages import groups as wire
 from oncelog_protocol.types import (
@@ -181,7 +183,7 @@ class GroupAdmin(AdminCalls):
         """
         request = wire.OffsetDeleteRequest(group, _by_topic(partitions))
         response = await self._coordinators.call(group, request, self._deadline(timeout_ms))
-        return _offset_outcomes(response)
+        return self._offset_outcomes(response)
 
     async def remove_group_members(
         self,
@@ -251,10 +253,24 @@ class GroupAdmin(AdminCalls):
         request = wire.OffsetCommitRequest(
             group, wire.NO_GENERATION, wire.NO_MEMBER, None, list(topics.values())
         )
-        response = await self._coordinators.call(group, request, deadline, _not_occupied)
+        with self._explaining(request, group):
+            response = await self._coordinators.call(group, request, deadline, _not_occupied)
         if response.error_code in OCCUPIED:
             raise GroupHasMembersError(group, (await self._described(group, deadline)).members)
-        return _offset_outcomes(response)
+        return self._offset_outcomes(response)
+
+    def _offset_outcomes(self, response: Any) -> Results[OffsetOutcome]:
+        def error_of(tp: TopicPartition, item: Any) -> ApiError | None:
+            error = _error_of(tp, item)
+            principal = self._router.recognition.principal
+            return None if error is None else explained(error, principal, READ, tp.topic)
+
+        return Results(
+            OffsetOutcome(tp, error_of(tp, item))
+            for topic in response.topics
+            for item in topic.partitions
+            for tp in [TopicPartition(topic.topic, item.partition)]
+        )
 
     async def plan_offset_reset(
         self,
@@ -399,15 +415,6 @@ def _item_error(name: str, item: Any) -> ApiError | None:
 
 def _error_of(what: object, item: Any) -> ApiError | None:
     return error_about(what, item.error_code) if item.error_code else None
-
-
-def _offset_outcomes(response: Any) -> Results[OffsetOutcome]:
-    return Results(
-        OffsetOutcome(tp, _error_of(tp, item))
-        for topic in response.topics
-        for item in topic.partitions
-        for tp in [TopicPartition(topic.topic, item.partition)]
-    )
 
 
 def _describe(name: str, item: Any, coordinator: int | None) -> GroupDescription:

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 
 from oncelog.admin.partition_leaders import LeaderQuestion
 from oncelog.admin.results import RecordDeletionOutcome
+from oncelog.core.denials import explained
 from oncelog.core.router import Router
 from oncelog.errors import ApiError
+from oncelog_protocol.acls import DELETE
 from oncelog_protocol.messages import admin as wire
 from oncelog_protocol.types import TopicPartition
 
@@ -48,6 +50,9 @@ class DeletionQuestion(LeaderQuestion[RecordDeletionOutcome]):
         error: ApiError | None,
         item: wire.DeleteRecordsPartitionResult | None,
     ) -> RecordDeletionOutcome:
-        if error is not None or item is None:
-            return RecordDeletionOutcome(tp, error)
+        if error is not None:
+            principal = self._router.recognition.principal
+            return RecordDeletionOutcome(tp, explained(error, principal, DELETE, tp.topic))
+        if item is None:
+            return RecordDeletionOutcome(tp)
         return RecordDeletionOutcome(tp, None, item.low_watermark)

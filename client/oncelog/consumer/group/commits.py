@@ -28,6 +28,7 @@ from oncelog.consumer.offset_metadata import (
     Offsets,
     left_behind,
 )
+from oncelog.core.denials import explained
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
@@ -43,6 +44,7 @@ from oncelog.errors import (
     is_retriable,
 )
 from oncelog.history import GroupOperation, note_failure
+from oncelog_protocol.acls import READ
 from oncelog_protocol.messages.groups import (
     OffsetCommitPartition,
     OffsetCommitRequest,
@@ -190,7 +192,7 @@ class Commits:
         number = self._invoke("commit", who, {tp: item.offset for tp, item in left.items()})
         try:
             response = await self._call(_commit_request(who, left))
-            _raise_for(response)
+            self._raise_for(response, who.group_id)
             failed = _failed(response, left)
         except BaseException as error:
             note_failure(self._history, number, error)
@@ -205,7 +207,7 @@ class Commits:
             if failed is None or tp not in failed.partitions:
                 self.known[tp] = left.pop(tp)
         if failed is not None:
-            raise failed.error
+            raise self._explained(failed.error, failed.tp.topic)
 
     def _fenced(self, who: GroupMetadata, error: ApiError) -> None:
         if self.identity.fenced(who, error.code):
@@ -261,8 +263,8 @@ class Commits:
         number = self._invoke("committed", who, dict.fromkeys(wanted))
         try:
             response: OffsetFetchResponse = await self._call(request)
-            _raise_for(response)
-            answers, unstable = _answers(response)
+            self._raise_for(response, who.group_id)
+            answers, unstable = self._answers(response)
         except BaseException as error:
             note_failure(self._history, number, error)
             if isinstance(error, NOT_A_MEMBER):
@@ -281,11 +283,38 @@ class Commits:
         told = [None if (item := found[tp]) is None else item.offset for tp in asked]
         self._history.ok(number, told)
 
+    def _answers(
+        self, response: OffsetFetchResponse
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], list[TopicPartition]]:
+        """Return the offsets of an answer and the unsettled partitions; raise any other error."""
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        unstable: list[TopicPartition] = []
+        for topic in response.topics:
+            for item in topic.partitions:
+                tp = TopicPartition(topic.topic, item.partition)
+                if item.error_code == UnstableOffsetCommitError.code:
+                    unstable.append(tp)
+                elif item.error_code:
+                    raise self._explained(error_about(tp, item.error_code), topic.topic)
+                elif item.offset >= 0:
+                    found[tp] = OffsetAndMetadata(
+                        item.offset, item.metadata or "", item.leader_epoch, item.topic_id
+                    )
+        return found, unstable
+
     # ------------------------------------------------------------------------------ attempts
 
     async def _call(self, request: Any) -> Any:
         timeout_s = self._router.options.request_timeout_ms / 1000
         return await self._coordinator.call(request, COMMITS, timeout_s)
+
+    def _raise_for(self, response: Any, group_id: str) -> None:
+        if response.error_code:
+            error = error_for(response.error_code, response.error_message or "")
+            raise self._explained(error, group_id)
+
+    def _explained(self, error: ApiError, name: str) -> ApiError:
+        return explained(error, self._router.recognition.principal, READ, name)
 
     async def _until(
         self, deadline: float, what: str, attempt: Callable[[], Awaitable[None]]
@@ -333,12 +362,12 @@ class _Failed:
 
     def __init__(self, partitions: dict[TopicPartition, int]) -> None:
         self.partitions = partitions
-        tp, code = next(iter(partitions.items()))
+        self.tp, code = next(iter(partitions.items()))
         for each, its_code in partitions.items():
             if not error_for(its_code).retriable:
-                tp, code = each, its_code
+                self.tp, code = each, its_code
                 break
-        self.error = error_about(tp, code)
+        self.error = error_about(self.tp, code)
 
 
 def _commit_request(who: GroupMetadata, offsets: Offsets) -> OffsetCommitRequest:
@@ -359,12 +388,6 @@ def _commit_request(who: GroupMetadata, offsets: Offsets) -> OffsetCommitRequest
     )
 
 
-def _raise_for(response: Any) -> None:
-    if response.error_code:
-        error = error_for(response.error_code)
-        raise type(error)(response.error_message) if response.error_message else error
-
-
 def _failed(response: OffsetCommitResponse, asked: Offsets) -> _Failed | None:
     """Return what was refused. A partition that is missing in the answer counts as not answered."""
     codes = {
@@ -379,23 +402,3 @@ def _failed(response: OffsetCommitResponse, asked: Offsets) -> _Failed | None:
         if isinstance(error, NOT_A_MEMBER):
             raise error
     return _Failed(refused) if refused else None
-
-
-def _answers(
-    response: OffsetFetchResponse,
-) -> tuple[dict[TopicPartition, OffsetAndMetadata], list[TopicPartition]]:
-    """Return the offsets of an answer and the unsettled partitions; raise any other error."""
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
-    unstable: list[TopicPartition] = []
-    for topic in response.topics:
-        for item in topic.partitions:
-            tp = TopicPartition(topic.topic, item.partition)
-            if item.error_code == UnstableOffsetCommitError.code:
-                unstable.append(tp)
-            elif item.error_code:
-                raise error_about(tp, item.error_code)
-            elif item.offset >= 0:
-                found[tp] = OffsetAndMetadata(
-                    item.offset, item.metadata or "", item.leader_epoch, item.topic_id
-                )
-    return found, unstable

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from oncelog.consumer.offset_metadata import GroupMetadata, Offsets
 from oncelog.core.coordinators import Coordinators, refused_at_top
+from oncelog.core.denials import explained
 from oncelog.core.router import Router
 from oncelog.errors import ApiError, InconsistentTopicIdError, error_about
+from oncelog_protocol.acls import READ
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
 from oncelog_protocol.messages.transactions import (
     EndTxnRequest,
@@ -42,6 +44,7 @@ class TxnCalls:
 
     def __init__(self, router: Router, transactional_id: str, timeout_ms: int) -> None:
         self.counters, self.history = router.counters, router.history
+        self._router = router
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._coordinators = Coordinators(
@@ -78,23 +81,25 @@ class TxnCalls:
     ) -> None:
         """Add offsets that become the group's with the transaction (KIP-447)."""
         request = _offsets_request(self._transactional_id, identity, offsets, group)
-        await self._groups.call(group.group_id, request, deadline, _refused)
+        await self._groups.call(group.group_id, request, deadline, self._refused)
 
+    def _refused(self, answer: TxnOffsetCommitResponse) -> ApiError | None:
+        """Return an error that may heal, of the answer or of one of its partitions, or None.
 
-def _refused(answer: TxnOffsetCommitResponse) -> ApiError | None:
-    """Return an error that may heal, of the answer or of one of its partitions, or None.
-
-    :raises ApiError: any other.
-    """
-    found = refused_at_top(answer)
-    for topic in answer.topics:
-        for item in topic.partitions:
-            if item.error_code:
-                error = error_about(TopicPartition(topic.topic, item.partition), item.error_code)
-                if not error.retriable or isinstance(error, InconsistentTopicIdError):
-                    raise error  # the topic was made again: these offsets are of no use
-                found = found or error
-    return found
+        :raises ApiError: any other.
+        """
+        principal = self._router.recognition.principal
+        found = refused_at_top(answer)
+        for topic in answer.topics:
+            for item in topic.partitions:
+                if item.error_code:
+                    tp = TopicPartition(topic.topic, item.partition)
+                    error = error_about(tp, item.error_code)
+                    if not error.retriable or isinstance(error, InconsistentTopicIdError):
+                        # In the second case the topic was made again: these offsets are of no use.
+                        raise explained(error, principal, READ, tp.topic)
+                    found = found or error
+        return found
 
 
 def _offsets_request(

@@ -17,11 +17,13 @@ from oncelog.core.router import Router
 from oncelog.errors import (
     CommitFailedError,
     DeadlineExceededError,
+    GroupAuthorizationFailedError,
     IllegalGenerationError,
     InvalidCommitOffsetSizeError,
     OffsetMetadataTooLargeError,
     RebalanceInProgressError,
     RequestTimedOutError,
+    TopicAuthorizationFailedError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
@@ -129,6 +131,17 @@ async def test_an_older_commit_that_is_tried_again_never_overtakes() -> None:
         assert sent == [1, 1, 1, 2, 3, 4, 5]
 
 
+async def test_a_denial_names_the_command_that_allows_it() -> None:
+    async with committing() as world:
+        error, told = GroupAuthorizationFailedError, "may not READ group g: oncelog acls add"
+        for api in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
+            world.cluster.rule(api, Action.ERROR, error=error)
+        with pytest.raises(error, match=told):
+            await world.commits.commit({A: at(5)}, world.deadline())
+        with pytest.raises(error, match=told):
+            await world.commits.fetch([A], world.deadline())
+
+
 async def test_an_offset_from_before_its_partition_was_lost_does_not_move_the_group_back() -> None:
     """It goes to another member, which commits more, and comes back; then this one tries again."""
     async with committing(Someone("g")) as world:
@@ -209,8 +222,17 @@ async def test_a_generation_that_has_just_changed_is_tried_again_in_the_new_one(
         assert world.offsets() == {A: 1}
 
 
-@pytest.mark.parametrize("error", [OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError])
-async def test_one_bad_partition(error: type[ApiError], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OffsetMetadataTooLargeError, "t-1"),
+        (InvalidCommitOffsetSizeError, "t-1"),
+        (TopicAuthorizationFailedError, "may not READ topic t: oncelog acls add"),
+    ],
+)
+async def test_one_bad_partition(
+    error: type[ApiError], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = FakeCoordinator.commit
 
     def commit(self: FakeCoordinator, broker: int, request: wire.OffsetCommitRequest) -> object:
@@ -222,7 +244,7 @@ async def test_one_bad_partition(error: type[ApiError], monkeypatch: pytest.Monk
 
     monkeypatch.setattr(FakeCoordinator, "commit", commit)
     async with committing() as world:
-        with pytest.raises(error, match="t-1"):
+        with pytest.raises(error, match=told):
             await world.commits.commit({A: at(1), B: at(1)}, world.deadline())
         assert world.commits.known == {A: at(1)}, "the other one was taken"
         assert world.ends() == ["invoke", "info"]

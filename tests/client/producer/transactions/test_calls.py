@@ -15,6 +15,7 @@ from oncelog.errors import DeadlineExceededError, InvalidTxnStateError, Producer
 from oncelog.producer.transactions.calls import ProducerIdentity, TxnCalls
 from oncelog_protocol.errors import (
     OffsetMetadataTooLargeError,
+    TopicAuthorizationFailedError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
@@ -117,6 +118,9 @@ async def test_a_partitions_error_is_that_of_all() -> None:
         assert not codes, "one that may heal is asked again"
         codes[:] = [OffsetMetadataTooLargeError.code]
         with pytest.raises(OffsetMetadataTooLargeError, match="in-0"):
+            await asked.commit_offsets(identity, OFFSETS, GROUP, soon())
+        codes[:] = [TopicAuthorizationFailedError.code]
+        with pytest.raises(TopicAuthorizationFailedError, match="may not READ topic in: oncelog"):
             await asked.commit_offsets(identity, OFFSETS, GROUP, soon())
 
 
