@@ -52,17 +52,15 @@ async def test_lag_in_records_and_in_time(tmp_path: Path) -> None:
         samples = await seen.metrics()
         assert samples["oncelog_consumergroup_lag"]["g", "0", "t"] == 0
         assert samples["oncelog_consumergroup_lag_seconds"]["g", "0", "t"] == 0
-        began = asyncio.get_running_loop().time()
         await produce(channel, "t", 0, [b"x"] * 5)
         await groups.ask_ends()
-        known = asyncio.get_running_loop().time()
-        await asyncio.sleep(0.25)
-        samples = await seen.metrics()
-        now = asyncio.get_running_loop().time()
+        async with asyncio.timeout(15):  # nobody reads: the lag grows in time, and not in records
+            while samples["oncelog_consumergroup_lag_seconds"]["g", "0", "t"] < 0.25:
+                await asyncio.sleep(0.02)
+                samples = await seen.metrics()
         assert samples["oncelog_consumergroup_lag"]["g", "0", "t"] == 5
         assert samples["oncelog_consumergroup_lag_sum"]["g",] == 5
         age = samples["oncelog_consumergroup_lag_seconds"]["g", "0", "t"]
-        assert 0.25 <= age <= now - began + (known - began) + 0.3
         assert samples["oncelog_consumergroup_lag_seconds_max"]["g",] == age
         assert samples["oncelog_consumergroup_members"]["g",] == 0
         assert samples["oncelog_consumer_groups"]["Empty",] == 1
