@@ -85,8 +85,8 @@ USERS_OF_REQUEST_MAX = 250
 """Users of one request: they are written in one multi, at most some 1,200 bytes each."""
 
 QUOTAS_MAX = 10_000
-"""Quotas of a cluster: each broker has them all in memory, in a shape that is made at each
-change."""
+"""Quotas of a cluster: each broker has them all in memory, and takes them in one turn of its
+loop."""
 
 QUOTAS_CHARS_MAX = 1536 * 1024
 """Characters of the names of all quotas of a cluster: one answer lists them, and must fit

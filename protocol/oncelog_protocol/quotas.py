@@ -154,33 +154,6 @@ def check_value(key: str, value: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
-    """It is one quota: whose, of what, how much."""
-
-    user: str | None
-    client_id: str | None
-    key: str
-    value: float
-    address: str | None = None
-
-    @property
-    def entity(self) -> QuotaEntity:
-        """Return whom it is of."""
-        return QuotaEntity(self.user, self.client_id, self.address)
-
-    def checked(self) -> Quota:
-        """Return it, as it is one that can be kept.
-
-        :raises InvalidRequestError: it is of nobody, of a name that cannot be, of nothing that is
-            counted, or its value is no number from 0 to 2^63 - 1.
-        """
-        entity = self.entity.checked()
-        entity.check_key(self.key)
-        check_value(self.key, self.value)
-        return self
-
-
-@dataclass(frozen=True, slots=True)
 class QuotaValue:
     """It says how much of a key."""
 
@@ -241,7 +214,9 @@ class QuotaFilter:
 
 _NAMED = "named"
 
-_PRECEDENCE: tuple[tuple[str | None, str | None], ...] = (
+_Form = tuple[str | None, str | None]
+
+_PRECEDENCE: tuple[_Form, ...] = (
     (_NAMED, _NAMED),
     (_NAMED, DEFAULT_ENTITY),
     (_NAMED, None),
@@ -256,34 +231,58 @@ _PRECEDENCE: tuple[tuple[str | None, str | None], ...] = (
 
 class KeyQuotas:
     """It has all quotas of one key of users and client ids, and finds the one that counts: the
-    most special one that names both."""
+    most special one that names both.
 
-    __slots__ = ("_forms", "_quotas")
+    Whoever has thousands of them changes some, and not all: brokers do so between two requests.
+    """
 
-    def __init__(self, quotas: Iterable[Quota]) -> None:
-        self._quotas: dict[tuple[str | None, str | None], Quota] = {}
-        for quota in quotas:
-            user = f"{USER}{quota.user}" if quota.user else quota.user
-            self._quotas[user, quota.client_id] = quota
-        forms = {(_form(user), _form(client_id)) for user, client_id in self._quotas}
-        self._forms = sorted(forms, key=_PRECEDENCE.index)
+    __slots__ = ("_forms",)
 
-    def find(self, principal: str, client_id: str) -> Quota | None:
-        """Return the quota that counts for a principal, ``User:name``; None where there is none."""
-        for user, client in self._forms:
-            quota = self._quotas.get(
+    def __init__(self) -> None:
+        self._forms: dict[_Form, dict[_Form, tuple[QuotaEntity, float]]] = {}
+        """The quotas by principal and client id, those of each form apart, in the order in which
+        they count."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._forms.values()))
+
+    def put(self, entity: QuotaEntity, value: float) -> None:
+        """Have this quota from now on."""
+        form, place = _places(entity)
+        if form not in self._forms:
+            forms = {**self._forms, form: {}}
+            self._forms = {each: forms[each] for each in _PRECEDENCE if each in forms}
+        self._forms[form][place] = entity, value
+
+    def drop(self, entity: QuotaEntity) -> None:
+        """Have no quota of this entity from now on."""
+        form, place = _places(entity)
+        quotas = self._forms.get(form)
+        if quotas is not None:
+            quotas.pop(place, None)
+            if not quotas:
+                del self._forms[form]
+
+    def find(self, principal: str, client_id: str) -> tuple[QuotaEntity, float] | None:
+        """Return the quota that counts for a principal, ``User:name``: whose it is, and how much;
+        None where there is none."""
+        for (user, client), quotas in self._forms.items():
+            found = quotas.get(
                 (
                     principal if user == _NAMED else user,
                     client_id if client == _NAMED else client,
                 )
             )
-            if quota is not None:
-                return quota
+            if found is not None:
+                return found
         return None
 
 
-def _form(name: str | None) -> str | None:
-    return _NAMED if name else name
+def _places(entity: QuotaEntity) -> tuple[_Form, _Form]:
+    """Return the form of an entity's names, and its principal with its client id."""
+    user, client_id, _ = entity
+    form = user and _NAMED, client_id and _NAMED  # the default is empty, and stays
+    return form, (f"{USER}{user}" if user else user, client_id)
 
 
 def _check_name(what: str, name: str | None) -> None:

@@ -18,7 +18,7 @@ from oncelog_protocol.quotas import (
     DEFAULT_ENTITY,
     PRODUCER_BYTE_RATE,
     REQUEST_RATE,
-    Quota,
+    QuotaEntity,
 )
 from support.cluster import Cluster
 from support.waiting import eventually
@@ -33,7 +33,7 @@ async def bound(directory: Path, key: str, value: float) -> AsyncIterator[Cluste
     async with Cluster(directory) as cluster:
         await cluster.create_topic("t")
         for broker in cluster.brokers.values():
-            broker.quotas.take([Quota(None, GREEDY, key, value)])
+            broker.quotas.take({QuotaEntity(None, GREEDY): {key: value}})
         yield cluster
 
 
@@ -128,6 +128,9 @@ async def test_a_quota_of_0_stops_until_it_is_changed(tmp_path: Path) -> None:
         log = broker.logs.get(TP)
         assert log is not None
         assert log.log_end_offset == 0
-        broker.quotas.take([Quota(None, DEFAULT_ENTITY, PRODUCER_BYTE_RATE, 1 << 20)])
+        of_any = {PRODUCER_BYTE_RATE: float(1 << 20)}
+        broker.quotas.take(
+            {QuotaEntity(None, GREEDY): {}, QuotaEntity(None, DEFAULT_ENTITY): of_any}
+        )
         async with Producer(cluster.bootstrap, client_id=GREEDY) as producer:
             await producer.send("t", b"v")

@@ -22,20 +22,24 @@ from oncelog_protocol.quotas import (
     USERS,
     EntityQuotas,
     KeyQuotas,
-    Quota,
     QuotaEntity,
     QuotaFilter,
     QuotaValue,
 )
 from oncelog_protocol.registry import REQUESTS
 
-OF_APP = Quota("app", None, PRODUCER_BYTE_RATE, 1000)
+APP = QuotaEntity("app")
+
+
+def travelled(
+    user: str | None, client_id: str | None, value: Any, key: str = CONSUMER_BYTE_RATE
+) -> EntityQuotas:
+    return EntityQuotas(user, client_id, None, [QuotaValue(key, value)])
 
 
 @pytest.mark.parametrize("value", [0, 0.5, 1, QUOTA_VALUE_MAX])
 def test_a_number_that_can_be_counted_is_taken(value: float) -> None:
-    quota = replace(OF_APP, value=value)
-    assert quota.checked() is quota
+    assert travelled("app", None, value).checked() == {CONSUMER_BYTE_RATE: value}
 
 
 NO_VALUES: list[Any] = [
@@ -47,7 +51,7 @@ NO_VALUES: list[Any] = [
 @pytest.mark.parametrize("value", NO_VALUES, ids=lambda value: repr(value)[:16])
 def test_any_other_value_is_refused(value: Any) -> None:
     with pytest.raises(InvalidRequestError, match="not a number from 0"):
-        replace(OF_APP, value=value).checked()
+        travelled("app", None, value).checked()
 
 
 @pytest.mark.parametrize(
@@ -55,21 +59,20 @@ def test_any_other_value_is_refused(value: Any) -> None:
     [("app", "c"), ("app", DEFAULT_ENTITY), (DEFAULT_ENTITY, None), (None, "c"), ("app", None)],
 )
 def test_a_quota_is_of_a_user_a_client_id_or_both(user: str | None, client_id: str | None) -> None:
-    quota = Quota(user, client_id, CONSUMER_BYTE_RATE, 1)
-    assert quota.checked() is quota
+    assert travelled(user, client_id, 1).checked() == {CONSUMER_BYTE_RATE: 1}
 
 
 @pytest.mark.parametrize(
     ("quota", "reason"),
     [
-        (replace(OF_APP, user=None), "of a user, of a client id, of both, or of an address"),
-        (replace(OF_APP, user="a\n"), "user"),
-        (replace(OF_APP, user="u" * 256), "too long"),
-        (replace(OF_APP, client_id="c" * 256), "too long"),
-        (replace(OF_APP, key="request_percentage"), "not one of"),
+        (travelled(None, None, 1), "of a user, of a client id, of both, or of an address"),
+        (travelled("a\n", None, 1), "user"),
+        (travelled("u" * 256, None, 1), "too long"),
+        (travelled("app", "c" * 256, 1), "too long"),
+        (travelled("app", None, 1, "request_percentage"), "not one of"),
     ],
 )
-def test_what_it_is_of_is_checked(quota: Quota, reason: str) -> None:
+def test_what_it_is_of_is_checked(quota: EntityQuotas, reason: str) -> None:
     with pytest.raises(InvalidRequestError, match=reason):
         quota.checked()
 
@@ -126,13 +129,13 @@ def test_a_filter_leaves_parts_open_or_wants_them_absent(wanted: QuotaFilter, ch
 
 
 def test_quotas_of_an_entity_travel_together_and_are_checked() -> None:
-    travelled = EntityQuotas.of(QuotaEntity("app"), [(PRODUCER_BYTE_RATE, 5)])
-    assert travelled.checked() == {PRODUCER_BYTE_RATE: 5}
-    assert travelled.entity == QuotaEntity("app")
+    sent = EntityQuotas.of(QuotaEntity("app"), [(PRODUCER_BYTE_RATE, 5)])
+    assert sent.checked() == {PRODUCER_BYTE_RATE: 5}
+    assert sent.entity == QuotaEntity("app")
     for wrong in (
-        replace(travelled, user=None),
-        replace(travelled, values=[QuotaValue("connections", 1)]),
-        replace(travelled, values=[QuotaValue(PRODUCER_BYTE_RATE, -1)]),
+        replace(sent, user=None),
+        replace(sent, values=[QuotaValue("connections", 1)]),
+        replace(sent, values=[QuotaValue(PRODUCER_BYTE_RATE, -1)]),
         EntityQuotas(None, None, "::ffff:10.0.0.1"),
     ):
         with pytest.raises(InvalidRequestError):
@@ -140,10 +143,18 @@ def test_quotas_of_an_entity_travel_together_and_are_checked() -> None:
 
 
 def test_the_quota_that_counts_is_found_with_whose_it_is() -> None:
-    of_any = replace(OF_APP, user=DEFAULT_ENTITY)
-    of_both = replace(OF_APP, client_id="c")
-    quotas = KeyQuotas([of_any, OF_APP, of_both])
-    assert quotas.find("User:app", "c") is of_both
-    assert quotas.find("User:app", "d") is OF_APP
-    assert quotas.find("User:eve", "c") is of_any
-    assert KeyQuotas([OF_APP]).find("User:eve", "c") is None
+    any_user, both = QuotaEntity(DEFAULT_ENTITY), QuotaEntity("app", "c")
+    quotas = KeyQuotas()
+    for value, entity in enumerate((any_user, APP, both)):
+        quotas.put(entity, value)
+    assert quotas.find("User:app", "c") == (both, 2)
+    assert quotas.find("User:app", "d") == (APP, 1)
+    assert quotas.find("User:eve", "c") == (any_user, 0)
+    quotas.put(both, 5)
+    assert (quotas.find("User:app", "c"), len(quotas)) == ((both, 5), 3)
+    for entity in (both, both, any_user):
+        quotas.drop(entity)
+    assert quotas.find("User:app", "c") == (APP, 1)
+    assert quotas.find("User:eve", "c") is None
+    quotas.drop(APP)
+    assert (quotas.find("User:app", "c"), len(quotas)) == (None, 0)

@@ -14,12 +14,18 @@ Rules
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from oncelog_broker.server.client_quotas import BUCKETS_MAX, TokenBucket
 from oncelog_broker.server.newcomers import is_loopback
 from oncelog_protocol.acls import peer_address
-from oncelog_protocol.quotas import CONNECTION_CREATION_RATE, CONNECTIONS, DEFAULT_ENTITY, Quota
+from oncelog_protocol.quotas import (
+    ADDRESS_QUOTA_KEYS,
+    CONNECTION_CREATION_RATE,
+    CONNECTIONS,
+    DEFAULT_ENTITY,
+    QuotaEntity,
+)
 
 
 class AddressQuotas:
@@ -36,11 +42,17 @@ class AddressQuotas:
         """Return how many addresses have a bucket."""
         return len(self._buckets)
 
-    def take(self, quotas: Iterable[Quota]) -> None:
-        """Count by these quotas from now on, and by no others; those of no address are left out."""
-        self._quotas = {
-            (quota.key, quota.address): quota.value for quota in quotas if quota.address is not None
-        }
+    def take(self, changes: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Count from now on by all quotas of each of these entities, and for others as before;
+        those of no address are left out."""
+        for entity, values in changes.items():
+            if entity.address is None:
+                continue
+            for key in ADDRESS_QUOTA_KEYS:
+                if key in values:
+                    self._quotas[key, entity.address] = values[key]
+                else:
+                    self._quotas.pop((key, entity.address), None)
 
     def over_count(self, host: str) -> str:
         """Return why the peer at ``host`` may have no further connection; "" if it may."""

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from oncelog_broker.server.request import RequestContext
 from oncelog_broker.server.request_prices import price
 from oncelog_protocol.limits import THROTTLE_MS_MAX
-from oncelog_protocol.quotas import CLIENT_QUOTA_KEYS, REQUEST_RATE, KeyQuotas, Quota
+from oncelog_protocol.quotas import REQUEST_RATE, KeyQuotas, QuotaEntity
 
 BUCKETS_MAX = 10_000
 
@@ -135,16 +135,20 @@ class ClientQuotas:
         """Return how many buckets there are."""
         return len(self._buckets)
 
-    def take(self, quotas: Iterable[Quota]) -> None:
-        """Count by these quotas from now on, and by no others; those of addresses are left out.
-        Debts stay.
-
-        :raises InvalidRequestError: one of them cannot be; nothing has changed then.
-        """
-        of: dict[str, list[Quota]] = {}
-        for quota in quotas:
-            of.setdefault(quota.checked().key, []).append(quota)
-        self._of = {key: KeyQuotas(of[key]) for key in CLIENT_QUOTA_KEYS if key in of}
+    def take(self, changes: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Count from now on by all quotas of each of these entities, and for others as before;
+        those of addresses are left out. Debts stay."""
+        for entity, values in changes.items():
+            if entity.address is not None:
+                continue
+            for key, quotas in self._of.items():
+                if key not in values:
+                    quotas.drop(entity)
+            for key, value in values.items():
+                if key not in self._of:
+                    self._of[key] = KeyQuotas()
+                self._of[key].put(entity, value)
+        self._of = {key: quotas for key, quotas in self._of.items() if quotas}
 
     def left(self, context: RequestContext, key: str) -> float | None:
         """Return how much the asker may have at once: at most 0 in debt or if it is stopped; None
@@ -188,10 +192,10 @@ class ClientQuotas:
         quota = self._of[key].find(context.principal, context.client_id)
         if quota is None:
             return None
-        rate = quota.value
+        entity, rate = quota
         owner = (
-            None if quota.user is None else context.principal,
-            None if quota.client_id is None else context.client_id,
+            None if entity.user is None else context.principal,
+            None if entity.client_id is None else context.client_id,
         )
         bucket = self._buckets.get((key, owner))
         if bucket is None:

@@ -1,25 +1,28 @@
 """The quotas of the cluster are known here, as the controller or the store has told them.
 
 They are a state with a version that only grows, as ACLs and users are. Whoever counts by them is
-told all of them after each change.
+told what has changed. There may be thousands of them, and a change of one takes no longer for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from oncelog_protocol.quotas import Quota, QuotaEntity
+from oncelog_protocol.quotas import QuotaEntity
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
 
 UNKNOWN_VERSION = -1
 
-QuotasChanged = Callable[[Sequence[Quota]], None]
-"""It is called with all quotas that there are now."""
+NOTHING: dict[str, float] = {}
 
 Values = Mapping[str, float]
 """They are the quotas of one entity, by their keys."""
+
+QuotasChanged = Callable[[Mapping[QuotaEntity, Values]], None]
+"""It is called with the entities whose quotas have changed. Each has all that are its own now, and
+none of them where they have ended."""
 
 
 class KnownQuotas:
@@ -48,7 +51,10 @@ class KnownQuotas:
         """
         if version <= self._version:
             return False
-        self._swap(version, {entity: values for entity, values in quotas.items() if values})
+        gone: dict[QuotaEntity, Values] = {
+            entity: {} for entity in self._values if entity not in quotas
+        }
+        self._apply(version, {**gone, **quotas})
         return True
 
     def change(self, base: int, version: int, changes: Mapping[QuotaEntity, Values]) -> bool:
@@ -62,22 +68,23 @@ class KnownQuotas:
             return True
         if self._version == UNKNOWN_VERSION or base > self._version:
             return False
-        if not changes:
-            self._version = version
-            return True
-        changed = {**self._values, **changes}
-        self._swap(version, {entity: values for entity, values in changed.items() if values})
+        self._apply(version, changes)
         return True
 
-    def _swap(self, version: int, values: dict[QuotaEntity, Values]) -> None:
-        before, self._values, self._version = self._values, values, version
-        if values == before:
+    def _apply(self, version: int, wanted: Mapping[QuotaEntity, Values]) -> None:
+        self._version = version
+        changes = {
+            entity: values
+            for entity, values in wanted.items()
+            if values != self._values.get(entity, NOTHING)
+        }
+        if not changes:
             return
-        quotas = [
-            Quota(entity.user, entity.client_id, key, value, entity.address)
-            for entity, some in values.items()
-            for key, value in some.items()
-        ]
-        logger.info("quotas_changed", version=version, quotas=len(quotas))
+        for entity, values in changes.items():
+            if values:
+                self._values[entity] = values
+            else:
+                del self._values[entity]
+        logger.info("quotas_changed", version=version, quotas=sum(map(len, self._values.values())))
         for follower in self._followers:
-            follower(quotas)
+            follower(changes)

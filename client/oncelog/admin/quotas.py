@@ -26,7 +26,6 @@ from oncelog_protocol.quotas import (
     PRODUCER_BYTE_RATE,
     REQUEST_RATE,
     KeyQuotas,
-    Quota,
     QuotaEntity,
     QuotaFilter,
 )
@@ -135,14 +134,14 @@ def effective_quotas(
     """
     found = {}
     for key in CLIENT_QUOTA_KEYS:
-        of_key = KeyQuotas(
-            Quota(entity.user, entity.client_id, key, values[key])
-            for entity, values in quotas.items()
-            if entity.address is None and key in values
-        )
+        of_key = KeyQuotas()
+        for entity, values in quotas.items():
+            if entity.address is None and key in values:
+                of_key.put(entity, values[key])
         quota = of_key.find(principal, client_id)
         if quota is not None:
-            found[key] = (quota.value, quota.entity)
+            entity, value = quota
+            found[key] = (value, entity)
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 from oncelog_broker.server import address_quotas
 from oncelog_broker.server.address_quotas import AddressQuotas
 from oncelog_protocol.quotas import CONNECTION_CREATION_RATE as RATE
-from oncelog_protocol.quotas import CONNECTIONS, DEFAULT_ENTITY, PRODUCER_BYTE_RATE, Quota
+from oncelog_protocol.quotas import CONNECTIONS, DEFAULT_ENTITY, PRODUCER_BYTE_RATE, QuotaEntity
 from support.server import ServerUnderTest
 from support.waiting import eventually
 
@@ -16,13 +16,17 @@ OTHER = "10.0.0.2"
 LOOPBACK = "127.0.0.1"
 
 
-def of(address: str, key: str, value: float) -> Quota:
-    return Quota(None, None, key, value, address)
+Changes = dict[QuotaEntity, dict[str, float]]
 
 
-def counted(*quotas: Quota) -> AddressQuotas:
+def of(address: str, key: str, value: float) -> Changes:
+    return {QuotaEntity(None, None, address): {key: value}}
+
+
+def counted(*quotas: Changes) -> AddressQuotas:
     made = AddressQuotas()
-    made.take(quotas)
+    for each in quotas:
+        made.take(each)
     return made
 
 
@@ -32,7 +36,7 @@ def arrivals(quotas: AddressQuotas, host: str, count: int, now: float) -> int:
 
 
 def test_without_quotas_nothing_is_bounded() -> None:
-    quotas = counted(Quota("app", None, PRODUCER_BYTE_RATE, 0))
+    quotas = counted({QuotaEntity("app"): {PRODUCER_BYTE_RATE: 0}})
     assert arrivals(quotas, HOST, 1000, 5.0) == 1000
     assert not quotas.over_count(HOST)
     assert quotas.bucket_count == 0
@@ -66,7 +70,7 @@ def test_what_is_open_already_counts_when_a_quota_comes() -> None:
     quotas = counted()
     for _ in range(5):
         quotas.opened(HOST)
-    quotas.take([of(HOST, CONNECTIONS, 3)])
+    quotas.take(of(HOST, CONNECTIONS, 3))
     assert quotas.over_count(HOST)
     for _ in range(3):
         quotas.closed(HOST)
@@ -88,20 +92,20 @@ def test_a_quota_that_names_the_address_counts_before_the_default() -> None:
 
 
 def test_the_default_is_not_of_the_own_machine_and_its_name_is() -> None:
-    quotas = counted(of(DEFAULT_ENTITY, CONNECTIONS, 0), of(DEFAULT_ENTITY, RATE, 0))
+    quotas = counted({QuotaEntity(None, None, DEFAULT_ENTITY): {CONNECTIONS: 0, RATE: 0}})
     for host in (LOOPBACK, "::1", "::ffff:127.0.0.1"):
         assert not quotas.over_count(host)
         assert not quotas.over_rate(host, 5.0)
-    quotas.take([of(LOOPBACK, CONNECTIONS, 0)])
+    quotas.take(of(LOOPBACK, CONNECTIONS, 0))
     assert quotas.over_count("::ffff:127.0.0.1")
 
 
 def test_another_rate_counts_from_now_on() -> None:
     quotas = counted(of(HOST, RATE, 10))
     arrivals(quotas, HOST, 10, 5.0)
-    quotas.take([of(HOST, RATE, 2)])
+    quotas.take(of(HOST, RATE, 2))
     assert arrivals(quotas, HOST, 9, 6.0) == 2
-    quotas.take([])
+    quotas.take({QuotaEntity(None, None, HOST): {}})
     assert arrivals(quotas, HOST, 9, 6.0) == 9
 
 
@@ -125,13 +129,13 @@ async def test_a_listener_refuses_what_is_beyond_and_serves_what_is_there() -> N
         refused = await server.peer()
         assert await refused.closed_within(5)
         assert (server.listener.counters.refused, server.listener.counters.throttled) == (1, 0)
-        quotas.take([of(LOOPBACK, RATE, 0.001)])
+        quotas.take(of(LOOPBACK, RATE, 0.001))
         await server.peer(hello=True)
         assert await (await server.peer()).closed_within(5)
         assert server.listener.counters.throttled == 1
         await first.close()
         await eventually(lambda: len(server.listener.connections) == 2)
-        quotas.take([of(LOOPBACK, CONNECTIONS, 3)])
+        quotas.take(of(LOOPBACK, CONNECTIONS, 3))
         await server.peer(hello=True)
 
 

@@ -10,18 +10,19 @@ from oncelog_broker.server import client_quotas
 from oncelog_broker.server.client_quotas import HOLD_S_MAX, NO_QUOTAS, ClientQuotas, TokenBucket
 from oncelog_broker.server.request import RequestContext
 from oncelog_broker.server.request_prices import price
-from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.quotas import (
     CONSUMER_BYTE_RATE,
     DEFAULT_ENTITY,
     PRODUCER_BYTE_RATE,
     REQUEST_RATE,
-    Quota,
+    QuotaEntity,
 )
 from support.server import make_context
 
 KEY = PRODUCER_BYTE_RATE
+
+OneQuota = tuple[QuotaEntity, str, float]
 
 
 def asks(user: str = "app", client_id: str = "c", *, internal: bool = False) -> RequestContext:
@@ -33,10 +34,16 @@ def asks(user: str = "app", client_id: str = "c", *, internal: bool = False) -> 
 class Counted:
     """It has quotas, and a time that a test moves."""
 
-    def __init__(self, *quotas: Quota, super_users: tuple[str, ...] = ()) -> None:
+    def __init__(self, *quotas: OneQuota, super_users: tuple[str, ...] = ()) -> None:
         self.time = 100.0
         self.quotas = ClientQuotas(lambda: self.time, super_users)
-        self.quotas.take(quotas)
+        self.take(*quotas)
+
+    def take(self, *quotas: OneQuota) -> None:
+        changes: dict[QuotaEntity, dict[str, float]] = {}
+        for entity, key, value in quotas:
+            changes.setdefault(entity, {})[key] = value
+        self.quotas.take(changes)
 
     def held_s(self, context: RequestContext, amount: float, key: str = KEY) -> float:
         """Charge, and return for how long the connection is held then."""
@@ -46,8 +53,8 @@ class Counted:
         return until - self.time if until else 0.0
 
 
-def of(user: str | None, client_id: str | None, value: float, key: str = KEY) -> Quota:
-    return Quota(user, client_id, key, value)
+def of(user: str | None, client_id: str | None, value: float, key: str = KEY) -> OneQuota:
+    return QuotaEntity(user, client_id), key, value
 
 
 # ---- the bucket
@@ -103,7 +110,7 @@ ALL_KINDS = [
 @pytest.mark.parametrize("gone", range(len(ALL_KINDS) + 1))
 def test_the_most_special_one_counts(gone: int) -> None:
     counted = Counted(*reversed(ALL_KINDS[gone:]))
-    expected = ALL_KINDS[gone].value if gone < len(ALL_KINDS) else None
+    expected = ALL_KINDS[gone][2] if gone < len(ALL_KINDS) else None
     assert counted.quotas.left(asks(), KEY) == expected
 
 
@@ -120,7 +127,7 @@ def test_the_most_special_one_counts(gone: int) -> None:
     ],
 )
 def test_a_bucket_is_shared_by_whom_the_quota_does_not_tell_apart(
-    quota: Quota, shares: RequestContext, apart: RequestContext | None
+    quota: OneQuota, shares: RequestContext, apart: RequestContext | None
 ) -> None:
     counted = Counted(quota)
     counted.quotas.charge(asks(), KEY, 4)
@@ -217,20 +224,24 @@ def test_without_quotas_nothing_is_counted() -> None:
 # ---- the set
 
 
-def test_a_set_replaces_the_one_before() -> None:
+def test_an_entity_has_what_was_told_last() -> None:
     counted = Counted(of("app", None, 10))
     counted.quotas.charge(asks(), KEY, 30)
-    counted.quotas.take([of("app", None, 100)])
+    counted.take(of("app", None, 100))
     assert counted.quotas.left(asks(), KEY) == -20
-    counted.quotas.take([])
+    counted.take(of("app", None, 5, CONSUMER_BYTE_RATE))
     assert counted.quotas.left(asks(), KEY) is None
+    assert counted.quotas.left(asks(), CONSUMER_BYTE_RATE) == 5
+    counted.quotas.take({QuotaEntity("app"): {}})
+    assert counted.quotas.left(asks(), CONSUMER_BYTE_RATE) is None
 
 
-def test_a_set_with_something_that_cannot_be_changes_nothing() -> None:
-    counted = Counted(of("app", None, 10))
-    with pytest.raises(InvalidRequestError):
-        counted.quotas.take([of("app", None, 20), of("eve", None, float("nan"))])
-    assert counted.quotas.left(asks(), KEY) == 10
+def test_others_stay_as_they_are_when_one_changes() -> None:
+    counted = Counted(of("eve", None, 10), of("app", None, 20), of(None, "c", 30))
+    counted.quotas.take({QuotaEntity("app"): {}})
+    assert [counted.quotas.left(asks(user), KEY) for user in ("eve", "app")] == [10, 30]
+    counted.take(of("app", "c", 7))
+    assert [counted.quotas.left(asks(user), KEY) for user in ("eve", "app")] == [10, 7]
 
 
 @pytest.mark.hostile(48)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from oncelog_broker.server.known_quotas import KnownQuotas
 from oncelog_protocol.quotas import (
     CONNECTIONS,
     PRODUCER_BYTE_RATE,
     REQUEST_RATE,
-    Quota,
     QuotaEntity,
 )
 
@@ -19,21 +18,26 @@ HOST = QuotaEntity(None, None, "10.0.0.1")
 
 class Followed:
     def __init__(self) -> None:
-        self.told: list[Sequence[Quota]] = []
+        self.told: list[Mapping[QuotaEntity, Mapping[str, float]]] = []
         self.quotas = KnownQuotas(self.told.append)
 
 
-def test_followers_are_told_all_quotas_after_each_change() -> None:
+def test_followers_are_told_what_has_changed() -> None:
     followed = Followed()
     quotas = followed.quotas
     assert quotas.version == -1
     assert quotas.replace(3, {APP: {PRODUCER_BYTE_RATE: 5, REQUEST_RATE: 1}, HOST: {}})
     assert quotas.change(3, 4, {HOST: {CONNECTIONS: 2}})
     assert quotas.change(4, 5, {APP: {}})
-    of_host = Quota(None, None, CONNECTIONS, 2, "10.0.0.1")
-    of_app = [Quota("app", None, PRODUCER_BYTE_RATE, 5), Quota("app", None, REQUEST_RATE, 1)]
-    assert followed.told == [of_app, [*of_app, of_host], [of_host]]
-    assert (quotas.version, quotas.values) == (5, {HOST: {CONNECTIONS: 2}})
+    of_host = {HOST: {CONNECTIONS: 2}}
+    of_app = {APP: {PRODUCER_BYTE_RATE: 5, REQUEST_RATE: 1}}
+    assert followed.told == [of_app, of_host, {APP: {}}]
+    assert (quotas.version, quotas.values) == (5, of_host)
+    other = {QuotaEntity(None, "c"): {REQUEST_RATE: 7}}
+    assert quotas.replace(6, {**of_app, **other})
+    assert followed.told[3:] == [{HOST: {}, **of_app, **other}]
+    assert quotas.replace(7, of_app)
+    assert followed.told[4:] == [{QuotaEntity(None, "c"): {}}], "what stays is not told again"
 
 
 def test_a_version_without_a_change_of_quotas_tells_nobody() -> None:

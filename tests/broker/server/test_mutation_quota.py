@@ -21,7 +21,7 @@ from oncelog_protocol.messages.admin import (
     PartitionGrowth,
     TopicResult,
 )
-from oncelog_protocol.quotas import CONTROLLER_MUTATION_RATE, Quota
+from oncelog_protocol.quotas import CONTROLLER_MUTATION_RATE, QuotaEntity
 from support.server import ControllerStub, image_of_two_topics, make_context
 
 
@@ -31,7 +31,7 @@ class Timed:
     def __init__(self, rate: float = 10) -> None:
         self.time = 50.0
         self.quotas = ClientQuotas(lambda: self.time)
-        self.quotas.take([Quota("test", None, CONTROLLER_MUTATION_RATE, rate)])
+        self.quotas.take({QuotaEntity("test"): {CONTROLLER_MUTATION_RATE: rate}})
         self.mutations = MutationQuota(self.quotas, image_of_two_topics(), lambda: 3)
 
     def left_after(self, request: Any) -> float | None:

@@ -18,7 +18,7 @@ from oncelog_protocol.errors import (
     TopicAuthorizationFailedError,
 )
 from oncelog_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from oncelog_protocol.quotas import CONSUMER_BYTE_RATE, REQUEST_RATE, Quota
+from oncelog_protocol.quotas import CONSUMER_BYTE_RATE, REQUEST_RATE, QuotaEntity
 from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Cluster, call, make_context
 
@@ -179,7 +179,7 @@ async def test_who_may_not_read_any_more_waits_no_longer() -> None:
 
 def bound(key: str, value: float) -> ClientQuotas:
     quotas = ClientQuotas(lambda: 50.0)
-    quotas.take([Quota("test", None, key, value)])
+    quotas.take({QuotaEntity("test"): {key: value}})
     return quotas
 
 

@@ -41,7 +41,7 @@ from oncelog_protocol.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
-from oncelog_protocol.quotas import PRODUCER_BYTE_RATE, Quota
+from oncelog_protocol.quotas import PRODUCER_BYTE_RATE, QuotaEntity
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
@@ -411,7 +411,7 @@ async def test_the_transaction_ends_while_its_batch_is_verified() -> None:
 def bound(cluster: Cluster, value: float) -> ProduceHandler:
     """Return a handler with a ``producer_byte_rate``."""
     quotas = ClientQuotas(lambda: 50.0)
-    quotas.take([Quota("test", None, PRODUCER_BYTE_RATE, value)])
+    quotas.take({QuotaEntity("test"): {PRODUCER_BYTE_RATE: value}})
     node = cluster[1]
     return ProduceHandler(node.replicas, AllowAllAuthorizer(), node.verifier, quotas)
 
