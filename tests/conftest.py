@@ -44,8 +44,11 @@ COUNTED_MARKS = frozenset({"hostile", "cve", "ablation"})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--nightly``: the tests with that mark too."""
+    """Add ``--nightly``: the tests with that mark too; ``--quiet-laps``: for `security-check`."""
     parser.addoption("--nightly", action="store_true", help="run what takes minutes as well")
+    parser.addoption(
+        "--quiet-laps", type=int, default=1, help="records of a bystander before an attack begins"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,4 +1,5 @@
-"""Every row of hostile input and every CVE of Kafka's has a test that says so by its mark.
+"""Every row of hostile input and every CVE of Kafka's has a test that says so by its mark; every
+safeguard of security that is listed has one, or a switch of the simulator.
 
 ``tests/integration/hostile/rows.toml`` has the rows.
 """
@@ -10,11 +11,13 @@ import tomllib
 from collections.abc import Iterator
 
 from integration.hostile.attacks import ATTACKS
+from simulation.ablations import SWITCHES
 from support.house import ROOT, sources_of_tests, tree
 
 TABLE = tomllib.loads((ROOT / "tests/integration/hostile/rows.toml").read_text())
 ROWS = {row["number"] for row in TABLE["row"]}
 CVES = {cve["id"] for cve in TABLE["cve"]}
+ABLATIONS = {each["name"] for each in TABLE["ablation"]}
 
 ROWS_NOT_YET: set[int] = set()
 CVES_NOT_YET: set[str] = set()
@@ -45,6 +48,12 @@ def test_every_cve_has_a_test() -> None:
     found = proved("cve")
     assert found <= CVES
     assert CVES - found == CVES_NOT_YET
+
+
+def test_every_safeguard_is_left_out_by_a_test_or_a_switch() -> None:
+    by_tests = {f"security.{name}" for name in proved("ablation")}
+    by_switches = {name for name in SWITCHES if name.startswith("security.")}
+    assert by_tests | by_switches == ABLATIONS
 
 
 def test_marks_are_found() -> None:

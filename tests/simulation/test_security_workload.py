@@ -125,6 +125,7 @@ def controllers_follower(cluster: SimCluster) -> int:
     return next(b for b in cluster.ids if not cluster.brokers[b].runner.is_active)
 
 
+@pytest.mark.ablation("stop_when_stale")
 def test_a_broker_that_hears_nobody_refuses_clients_though_connections_stand() -> None:
     """The simulator's fault ``isolate_from_security`` found it: packets were lost, no connection
     broke, and a broker served by what was revoked for as long as one looked."""
@@ -138,6 +139,7 @@ def test_a_broker_that_hears_nobody_refuses_clients_though_connections_stand() -
         assert not watch.refusal, "the controller would tell"
         cluster.network.part([cluster.host(lost)], others)
         await until(lambda: bool(watch.refusal), timeout_s=6, what="clients refused")
+        assert cluster.brokers[lost].dispatcher.suspended
         for other in others:
             cluster.network.release(cluster.host(lost), other)
             cluster.network.release(other, cluster.host(lost))

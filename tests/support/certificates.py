@@ -28,10 +28,10 @@ __all__ = ["Authority", "Papers"]
 
 
 class Authority:
-    """It is a CA and the contexts of both sides that know it."""
+    """It is a CA, a new one if none is given, and the contexts of both sides that know it."""
 
-    def __init__(self) -> None:
-        self.ca = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    def __init__(self, ca: trustme.CA | None = None) -> None:
+        self.ca = trustme.CA(key_type=trustme.KeyType.ECDSA) if ca is None else ca
 
     def issue(self, *names: str, common_name: str | None = None) -> trustme.LeafCert:
         """Return a certificate for these names: hosts, addresses or URIs."""
@@ -112,10 +112,10 @@ class Authority:
 class Papers:
     """They are files of certificates that one CA issues."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, authority: Authority | None = None) -> None:
         self.directory = directory
         directory.mkdir(exist_ok=True)
-        self.authority = Authority()
+        self.authority = Authority() if authority is None else authority
         self.ca_file = str(directory / "ca.pem")
         self.authority.ca.cert_pem.write_to_path(self.ca_file)
 

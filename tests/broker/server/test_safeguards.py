@@ -36,6 +36,7 @@ def test_every_rule_can_be_left_out() -> None:
     assert left_out(UNSAFE.values()) == decisions(SecuritySafeguards)
 
 
+@pytest.mark.ablation("bind_broker_id")
 @pytest.mark.parametrize(
     ("safeguards", "taken_for"), [(SAFE, None), (without("bind_broker_id"), 2)]
 )
@@ -62,6 +63,7 @@ async def test_a_broker_that_names_another_is_taken_for_it_if_names_are_believed
     assert listener.asker(channel, 2) == taken_for
 
 
+@pytest.mark.ablation("newer_version_only")
 @pytest.mark.parametrize(("safeguards", "version"), [(SAFE, 5), (without("newer_version_only"), 3)])
 def test_an_older_version_decides_if_the_last_to_come_does(
     safeguards: SecuritySafeguards, version: int

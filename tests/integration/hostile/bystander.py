@@ -33,12 +33,16 @@ class Bystander:
         self._address = address
         self._ca_file = ca_file
         self._task: asyncio.Task[None] | None = None
-        self.laps_s: list[float] = []
+        self._laps_s: list[float] = []
         """So long each record took from its writing to its reading."""
+        self._told = 0
+        """So many of them were told."""
 
     def laps_ms(self) -> str:
-        """Return the same in milliseconds, as JSON, for a report."""
-        return json.dumps([round(lap_s * 1000, 2) for lap_s in self.laps_s])
+        """Return how long each record took since the last call, in milliseconds, as JSON."""
+        new = self._laps_s[self._told :]
+        self._told = len(self._laps_s)
+        return json.dumps([round(lap_s * 1000, 2) for lap_s in new])
 
     async def __aenter__(self) -> Self:
         security = Security(ca_file=self._ca_file, username=USER, password=USER)
@@ -59,7 +63,7 @@ class Bystander:
                 begun = loop.time()
                 async with asyncio.timeout(ANSWER_S):
                     await self._lap(channel, b"%d" % number)
-                self.laps_s.append(loop.time() - begun)
+                self._laps_s.append(loop.time() - begun)
                 await asyncio.sleep(PAUSE_S)
         finally:
             channel.close()
@@ -70,10 +74,13 @@ class Bystander:
         assert answer.error_code == 0, answer
         assert await fetch_values(channel, TOPIC, 0, answer.base_offset) == [value]
 
-    async def goes_on(self) -> None:
-        """Wait until it has written and read one more record from now on; fail if it has ended."""
-        wanted = len(self.laps_s) + 2
-        while len(self.laps_s) < wanted:
+    async def goes_on(self, laps: int = 1) -> None:
+        """Wait until it has written and read so many more records from now on.
+
+        :raises AssertionError: it has ended.
+        """
+        wanted = len(self._laps_s) + 1 + laps  # the record that is under way does not count
+        while len(self._laps_s) < wanted:
             assert self._task is not None
             if self._task.done():
                 raise AssertionError(

@@ -5,7 +5,8 @@
 The tests that are marked ``hostile``, ``cve`` or ``ablation``, and the matrix, run in processes of
 their own, and the simulator tries every switch whose name begins with ``security.``. Before the
 line stands what is not proved, and how long a bystander had to wait beside each attack. A row, a
-CVE, an API or a switch without a test that passed makes ``ok`` false.
+CVE, an API or a switch without a test that passed makes ``ok`` false, and so does a run that has
+not come to its end.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from integration.hostile.proof import MATRIX, Ran, Tables, judged, ran, timings
+from integration.hostile.proof import MATRIX, Ran, Tables, canary, judged, ran, waits
 from support.house import ROOT, sources_of_tests
 
 MARKED = re.compile(r"mark\.(hostile|cve|ablation)\(")
 ATTACKS = ROOT / "tests/integration/hostile/test_attacks.py"
+QUIET_LAPS = 200
+"""A bystander writes and reads so many records alone, before each attack."""
+FAILED = 1
+"""pytest ends so when all tests ran, and some failed."""
 
 
 def main() -> int:
@@ -35,14 +40,16 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         # One test at a time beside the attacks: how long a bystander waits is measured there.
-        attacks = tests([ATTACKS], Path(folder) / "attacks.xml", "0")
-        others = [path for path in marked() if path != ATTACKS]
-        found = [*attacks, *tests(others, Path(folder) / "tests.xml", given.jobs)]
-    caught = switches(given.seeds)
-    counts, faults = judged(found, Tables.read(), caught)
-    for line in (*timings(attacks), *faults):
+        alone = Path(folder) / "attacks.xml"
+        attacks, broken = tests([ATTACKS], alone, "0", f"--quiet-laps={QUIET_LAPS}")
+        paths = [path for path in marked() if path != ATTACKS]
+        others, more = tests(paths, Path(folder) / "tests.xml", given.jobs)
+    caught, most = switches(given.seeds)
+    counts, faults = judged([*attacks, *others], Tables.read(), caught, [*broken, *more, *most])
+    measured = waits(attacks)
+    for line in (*measured, *faults):
         print(line)
-    print(json.dumps(counts))
+    print(json.dumps({**counts, **canary(measured)}))
     return 0 if counts["ok"] else 1
 
 
@@ -56,33 +63,50 @@ def marked() -> list[Path]:
     ]
 
 
-def tests(paths: Sequence[Path], report: Path, jobs: str) -> list[Ran]:
-    """Run what is marked in some modules, and return what ran."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n", jobs, "--dist", "loadfile"]
+def tests(
+    paths: Sequence[Path], report: Path, jobs: str, *options: str
+) -> tuple[list[Ran], list[str]]:
+    """Run what is marked in some modules; return what ran, and what has not come to its end."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", jobs, "--dist", "loadfile", *options]
     command += [*map(str, paths), "-k", f"hostile or cve or ablation or {MATRIX}"]
     command += [f"--junitxml={report}", "-o", "junit_family=xunit1", "-o", "junit_logging=no"]
-    subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
-    return list(ran(report)) if report.exists() else []
+    ended = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
+    found = list(ran(report)) if report.exists() else []
+    if ended.returncode in (0, FAILED):
+        return found, []
+    return found, [f"the tests did not all run: pytest ended with code {ended.returncode}"]
 
 
-def switches(seeds: int) -> dict[str, bool]:
-    """Have the simulator try every switch of security; return whether each was caught."""
+def switches(seeds: int) -> tuple[dict[str, bool], list[str]]:
+    """Have the simulator try every switch of security.
+
+    :returns: whether each was caught, and what has not come to its end.
+    """
     from simulation.ablations import SWITCHES
 
     names = [name for name in SWITCHES if name.startswith("security.")]
     if not names:
-        return {}
+        return {}, []
     command = [sys.executable, "-m", "simulation", "ablations", "--only", ",".join(names)]
     command += ["--seeds", str(seeds)]
     paths = [path for path in sys.path if path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     ended = subprocess.run(
-        command, cwd=ROOT / "tests", env=environment, capture_output=True, text=True, check=False
+        command, cwd=ROOT / "tests", env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
-    print(ended.stdout, ended.stderr, file=sys.stderr)
-    lines = ended.stdout.splitlines()
-    summary = json.loads(lines[-1]) if lines else {"seeds_needed": {}}
-    return {name: name in summary["seeds_needed"] for name in names}
+    print(ended.stdout, file=sys.stderr)
+    return told(names, ended.returncode, ended.stdout)
+
+
+def told(names: Sequence[str], code: int, printed: str) -> tuple[dict[str, bool], list[str]]:
+    """Return whether each switch was caught, by what the simulator printed, and what is amiss."""
+    lines = printed.splitlines()
+    try:
+        needed = json.loads(lines[-1])["seeds_needed"]
+        return {name: name in needed for name in names}, []
+    except (IndexError, ValueError, KeyError, TypeError):
+        fault = f"the simulator ended with code {code}, and its last line is not its summary"
+        return dict.fromkeys(names, False), [fault]
 
 
 if __name__ == "__main__":

@@ -18,12 +18,10 @@ from xml.etree import ElementTree
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.registry import REQUESTS
 
-__all__ = ["MATRIX", "QUIET", "Ran", "Tables", "judged", "p99", "ran", "timings"]
+__all__ = ["MATRIX", "Ran", "Tables", "Waits", "canary", "judged", "p99", "ran", "waits"]
 
 MATRIX = "test_matrix"
 """The modules of the matrix begin so."""
-QUIET = "quiet"
-"""The bystander of this test has nobody beside it."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +70,15 @@ class Tables:
 
 
 def judged(
-    tests: Iterable[Ran], tables: Tables, caught: Mapping[str, bool]
+    tests: Iterable[Ran], tables: Tables, caught: Mapping[str, bool], broken: Iterable[str] = ()
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the counts, and what is not proved, in words.
 
     :param caught: switches that the simulator has tried, and whether the lack of the rule showed.
+    :param broken: what has not come to its end; it is not proved either.
     """
     every = list(tests)
-    faults = [f"{test.name} failed" for test in every if not test.passed]
+    faults = [*broken, *(f"{test.name} failed" for test in every if not test.passed)]
     cells, failed, apis = _matrix(every)
     faults += [f"no cell of the matrix asks {api}" for api in sorted(tables.apis - apis)]
     hostile = [test for test in every if test.of("hostile")]
@@ -99,6 +98,7 @@ def judged(
         "hostile_failed": sum(not test.passed for test in hostile) + len(rows),
         "cve_tests": sum(test.passed for test in cves),
         "ablations_caught": sum(switches.values()),
+        "ablations": sorted(name for name, seen in switches.items() if seen),
     }
     return {**counts, "ok": not faults}, faults
 
@@ -137,26 +137,46 @@ def _switches(tests: Iterable[Ran], caught: Mapping[str, bool]) -> dict[str, boo
 # ---- how long the bystander waits
 
 
-def p99(laps_s: Sequence[float]) -> float:
+@dataclass(frozen=True)
+class Waits:
+    """A bystander took so many milliseconds for each record, alone and then beside an attack."""
+
+    attack: str
+    quiet_ms: Sequence[float]
+    beside_ms: Sequence[float]
+
+    def __str__(self) -> str:
+        """Compare the two, in words."""
+        quiet, beside = p99(self.quiet_ms), p99(self.beside_ms)
+        times = f"p99 of {len(self.beside_ms)} {beside:.1f} ms, {beside / quiet:.1f} times quiet"
+        remark = "" if beside <= 2 * quiet else ", more than twice"
+        return f"canary, {self.attack}: {times}{remark}; longest {max(self.beside_ms):.1f} ms"
+
+
+def p99(laps_ms: Sequence[float]) -> float:
     """Return the time within which 99 of 100 laps ended."""
-    return sorted(laps_s)[math.ceil(len(laps_s) * 0.99) - 1]
+    return sorted(laps_ms)[math.ceil(len(laps_ms) * 0.99) - 1]
 
 
-def timings(tests: Iterable[Ran]) -> Iterator[str]:
-    """Yield a line for each attack: the bystander's p99 beside that of a quiet run."""
-    laps = {
-        test.name: [float(each) for text in test.of("laps_ms") for each in json.loads(text)]
-        for test in tests
-        if test.of("laps_ms")
-    }
-    quiet = [p99(found) for name, found in laps.items() if QUIET in name and found]
-    if not quiet:
-        return
-    yield f"canary, quiet: p99 {quiet[0]:.1f} ms"
-    for name, found in laps.items():
-        if found and QUIET not in name:
-            ratio = p99(found) / quiet[0]
-            remark = "" if ratio <= 2 else ", more than twice"
-            attack = name.partition("[")[2].rstrip("]")
-            times = f"p99 of {len(found)} {p99(found):.1f} ms, {ratio:.1f} times quiet"
-            yield f"canary, {attack}: {times}{remark}"
+def waits(tests: Iterable[Ran]) -> list[Waits]:
+    """Return how long the bystander of each attack waited, where a test has recorded it."""
+    found = []
+    for test in tests:
+        quiet, beside = _laps(test, "quiet_ms"), _laps(test, "laps_ms")
+        if quiet and beside:
+            found.append(Waits(test.name.partition("[")[2].rstrip("]"), quiet, beside))
+    return found
+
+
+def _laps(test: Ran, name: str) -> list[float]:
+    return [float(each) for text in test.of(name) for each in json.loads(text)]
+
+
+def canary(measured: Iterable[Waits]) -> dict[str, float]:
+    """Return the p99 of all bystanders together, in milliseconds, alone and beside attacks."""
+    every = list(measured)
+    quiet = [lap for each in every for lap in each.quiet_ms]
+    beside = [lap for each in every for lap in each.beside_ms]
+    if not every:
+        return {}
+    return {"canary_quiet_p99_ms": p99(quiet), "canary_attack_p99_ms": p99(beside)}

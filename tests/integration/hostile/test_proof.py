@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.hostile.check import marked
-from integration.hostile.proof import Ran, Tables, judged, p99, ran, timings
+from integration.hostile.check import marked, told
+from integration.hostile.proof import Ran, Tables, canary, judged, p99, ran, waits
 
 TABLES = Tables(
     frozenset({"1", "2"}), frozenset({"x"}), frozenset({"security.a"}), frozenset({"FETCH"})
@@ -31,6 +31,7 @@ def test_all_that_is_proved_is_counted() -> None:
         "hostile_failed": 0,
         "cve_tests": 1,
         "ablations_caught": 1,
+        "ablations": ["security.a"],
         "ok": True,
     }
     assert faults == []
@@ -62,6 +63,26 @@ def test_cells_that_failed_are_counted() -> None:
     assert (counts["matrix_cells"], counts["matrix_failed"], counts["ok"]) == (7, 3, False)
 
 
+def test_what_has_not_come_to_its_end_is_not_proved() -> None:
+    counts, faults = judged(ALL, TABLES, CAUGHT, ["pytest ended"])
+    assert (counts["ok"], faults) == (False, ["pytest ended"])
+
+
+def test_the_simulator_tells_by_its_last_line_what_it_caught() -> None:
+    printed = 'security.a: caught\n{"seeds_needed": {"security.a": 1}}\n'
+    assert told(["security.a", "security.b"], 1, printed) == (
+        {"security.a": True, "security.b": False},
+        [],
+    )
+
+
+@pytest.mark.parametrize("printed", ["", "security.a: caught\n", "[]\n", "{}\n", "7\n"])
+def test_a_simulator_that_does_not_come_to_its_end_is_a_fault(printed: str) -> None:
+    caught, faults = told(["security.a"], 3, printed)
+    assert caught == {"security.a": False}
+    assert faults == ["the simulator ended with code 3, and its last line is not its summary"]
+
+
 def test_a_switch_that_a_test_catches_is_caught() -> None:
     test = Ran("t::c", True, {"ablation": ["a"]})
     counts, faults = judged([*ALL, test], TABLES, {})
@@ -86,13 +107,15 @@ def test_a_report_is_read(tmp_path: Path) -> None:
 
 def test_the_waits_of_a_bystander_are_compared() -> None:
     assert p99([float(n) for n in range(1, 201)]) == 198.0
-    quiet = Ran("m::test_quiet", True, {"laps_ms": ["[1.0, 2.0]"]})
-    loud = Ran("m::test[1-silent]", True, {"laps_ms": ["[2.0, 5.0]"]})
-    assert list(timings([loud, quiet])) == [
-        "canary, quiet: p99 2.0 ms",
-        "canary, 1-silent: p99 of 2 5.0 ms, 2.5 times quiet, more than twice",
+    calm = Ran("m::test[1-silent]", True, {"quiet_ms": ["[1.0, 2.0]"], "laps_ms": ["[4.0, 1.0]"]})
+    loud = Ran("m::test[2-slow]", True, {"quiet_ms": ["[2.0]"], "laps_ms": ["[2.0, 5.0]"]})
+    measured = waits([calm, loud, Ran("m::test[3-unmeasured]", False)])
+    assert [str(each) for each in measured] == [
+        "canary, 1-silent: p99 of 2 4.0 ms, 2.0 times quiet; longest 4.0 ms",
+        "canary, 2-slow: p99 of 2 5.0 ms, 2.5 times quiet, more than twice; longest 5.0 ms",
     ]
-    assert list(timings([loud])) == []
+    assert canary(measured) == {"canary_quiet_p99_ms": 2.0, "canary_attack_p99_ms": 5.0}
+    assert canary([]) == {}
 
 
 def test_modules_that_prove_something_are_found() -> None:
