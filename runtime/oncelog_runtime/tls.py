@@ -14,7 +14,7 @@ Rules:
 - the socket is not read while the inner protocol has had enough: what waits undelivered is at most
   one receive buffer;
 - records without content (KeyUpdate, empty ones, calls for renegotiation) are allowed in
-  proportion to content only;
+  proportion to content only, and few records are decrypted in one turn of the loop;
 - since when a record is under way can be asked: its first bytes reach nobody before its last;
 - a session is never resumed: it would outlive the revocation of a certificate;
 - the end of the stream without close_notify is a broken connection: it may have been cut.
@@ -60,6 +60,13 @@ BARREN_BYTES_MAX = 64 * 1024
 RECORD_OVERHEAD_BYTES = 64
 """A record needs 22 (TLS 1.3) to 29 (TLS 1.2) bytes beside its content; the rest is allowance."""
 
+SMALL_RECORDS_MAX = 256
+"""So many records are decrypted in one turn of the loop: each may ask for new keys, which OpenSSL
+makes in 25 microseconds, and a receive buffer holds ten thousand of them."""
+
+SLICE_OF_RECORDS_BYTES = SMALL_RECORDS_MAX * 22
+"""No more than so many records are in it."""
+
 
 class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
     """It is the protocol of the socket's transport, and the transport of the inner protocol."""
@@ -98,6 +105,8 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
         self._view = memoryview(bytearray(RECEIVE_BYTES_MIN))
         self._handshake_bytes = 0
         self._barren_bytes = 0
+        self._waiting = memoryview(b"")
+        """It arrived, and is for the loop's next turns; the socket is not read meanwhile."""
         self._bounds = RecordBounds()
         self._record_since: float | None = None
         """Since then a part of a record waits for the rest."""
@@ -170,17 +179,29 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
         if self._peer_done or (self._closing and (self._ready or not self._pending)):
             return
         arrived = self._view[:nbytes]
-        if self._bounds.take(arrived) or self._record_since is None:
+        ended = self._bounds.take(arrived)
+        if ended or self._record_since is None:
             self._record_since = self._loop.time() if self._bounds.within else None
         if self._ready:
-            self._barren_bytes += nbytes
-            self._incoming.write(arrived)
+            if ended > SMALL_RECORDS_MAX:
+                self._waiting = arrived
+                self._take_slice()
+            else:
+                self._barren_bytes += nbytes
+                self._incoming.write(arrived)
             if nbytes == len(self._view) < RECEIVE_BYTES_MAX:
                 self._view = memoryview(bytearray(4 * nbytes))
         else:
             self._take_handshake(arrived)
         if self._ready:
             self._deliver()
+
+    def _take_slice(self) -> None:
+        """Give OpenSSL as much of what waits as one turn of the loop has time for."""
+        taken = self._waiting[:SLICE_OF_RECORDS_BYTES]
+        self._waiting = self._waiting[len(taken) :]
+        self._barren_bytes += len(taken)
+        self._incoming.write(taken)
 
     def _take_handshake(self, arrived: memoryview) -> None:
         if not self._handshake_bytes:
@@ -209,6 +230,9 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
                 self._inner.buffer_updated(filled)
             if filled < size:
                 self._end_of_input(error)
+                if self._waiting and self.is_reading():
+                    self._transport.pause_reading()
+                    self._plan()
                 return
 
     def _decrypt(self, view: memoryview) -> tuple[int, ssl.SSLError | None]:
@@ -274,7 +298,7 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
         self._ssl = None  # with it OpenSSL forgets a session that ended badly, see _shake_hands
         # This object lives until the garbage collector comes: it and the inner protocol know each
         # other. Its memory need not.
-        self._view = memoryview(b"")
+        self._view = self._waiting = memoryview(b"")
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._inner.connection_lost(self._fault or exc)
 
@@ -448,9 +472,14 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
         if not self._ready:
             return
         assert self._ssl is not None
-        if not (self._incoming.pending or self._ssl.pending()):
+        if not (self._incoming.pending or self._ssl.pending() or self._waiting):
             self._transport.resume_reading()
-        elif not self._go_on_planned:
+        else:
+            self._plan()
+
+    def _plan(self) -> None:
+        """Deliver more in the loop's next turn."""
+        if not self._go_on_planned:
             self._go_on_planned = True
             self._loop.call_soon(self._go_on)
 
@@ -459,6 +488,8 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
         if self._paused or self._closing:
             return
         try:
+            if not self._incoming.pending:
+                self._take_slice()
             self._deliver()
         except Exception as error:
             # As a transport does when its protocol fails.
@@ -466,7 +497,7 @@ class TlsProtocol(asyncio.BufferedProtocol, asyncio.Transport):
             self._loop.call_exception_handler({"message": message, "exception": error})
             self._fault = error
             self.abort()
-        if self.is_reading():
+        if self.is_reading() and not self._go_on_planned:
             self._transport.resume_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
