@@ -30,6 +30,13 @@ COMPLETION_S = 1.5
 """How long a shell waits for names."""
 
 
+class Isolation(StrEnum):
+    """A reader takes these records of transactions."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
 class Format(StrEnum):
     """A command shows what it found in this format."""
 

@@ -413,6 +413,7 @@ class Admin(BlockingClient[AsyncAdmin]):
     alter_quotas = face.blocking(AsyncAdmin.alter_quotas)
     describe_quotas = face.blocking(AsyncAdmin.describe_quotas)
     delete_records = face.blocking(AsyncAdmin.delete_records)
+    list_offsets = face.blocking(AsyncAdmin.list_offsets)
     list_groups = face.blocking(AsyncAdmin.list_groups)
     describe_groups = face.blocking(AsyncAdmin.describe_groups)
     delete_groups = face.blocking(AsyncAdmin.delete_groups)

@@ -58,7 +58,11 @@ async def test_a_denial_names_the_command_that_allows_it(tmp_path: Path) -> None
         assert hidden in answers[0], (
             "it cannot see its topic, and is not told which of the two it is"
         )
+        asked = await shell.run("topics", "offsets", "orders", "-p", "0")
+        assert (asked.code, hidden in asked.err) == (1, True), asked.err
         await shell.allow("--operation", "DESCRIBE", "--topic", "orders")
+        asked = await shell.run("topics", "offsets", "orders", "-f", "tsv")
+        assert asked.out.split() == ["orders", "0", "0", "-", "0"], asked.err
         told = f"may not WRITE any topic: {add} --producer --topic TOPIC"
         shown = await shell.run("produce", "orders", stdin=b"tea\n")
         assert (shown.code, told in shown.err) == (1, True), shown.err

@@ -316,6 +316,11 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("topics delete -r 'order.*' --dry-run"),
         Case("topics delete none --yes", code=1),
     ),
+    "topics offsets": (
+        Case("topics offsets orders"),
+        Case("topics offsets orders -p 0 -p 1 -p 9 --at 2023-11-14T22:13:20.001Z", code=1),
+        Case("topics offsets orders --at soon", "none", code=2),
+    ),
     "topics clone": (
         Case("topics clone orders orders-again"),
         Case("topics clone orders bills", code=1),

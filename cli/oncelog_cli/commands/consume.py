@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from oncelog_cli import clients, typed
@@ -35,7 +34,14 @@ from oncelog_cli.offset_range import (
     resolve_end,
     resolve_start,
 )
-from oncelog_cli.options import RegexOption, TopicsArgument, UsageError, complete_groups, parsed
+from oncelog_cli.options import (
+    Isolation,
+    RegexOption,
+    TopicsArgument,
+    UsageError,
+    complete_groups,
+    parsed,
+)
 from oncelog_cli.record_filter import RecordFilter, parse_filters
 from oncelog_cli.record_text import (
     FORMAT_HELP,
@@ -105,13 +111,6 @@ ControlOption = Annotated[
         help="The ends of transactions as well: JSON lines with a field 'control'.",
     ),
 ]
-
-
-class Isolation(StrEnum):
-    """A consumer reads these records of transactions."""
-
-    READ_COMMITTED = "read_committed"
-    READ_UNCOMMITTED = "read_uncommitted"
 
 
 IsolationOption = Annotated[

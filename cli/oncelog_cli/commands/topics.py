@@ -14,6 +14,7 @@ from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.delete_records import delete_records
 from oncelog_cli.commands.partitions import LEADING, OUTSIDE_ISR, described, states_of
 from oncelog_cli.commands.topic_clone import clone
+from oncelog_cli.commands.topic_offsets import offsets as show_offsets
 from oncelog_cli.health import needed_isr
 from oncelog_cli.options import (
     DryRunOption,
@@ -366,6 +367,7 @@ def _altered(name: str, failed: Mapping[str, str], dry_run: bool, output: Output
 
 app.command("trim-prefix")(delete_records)
 app.command("clone")(clone)
+app.command("offsets")(show_offsets)
 
 
 # ------------------------------------------------------------------------------ delete

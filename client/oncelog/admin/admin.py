@@ -20,6 +20,7 @@ from oncelog import defaults
 from oncelog.admin.acls import AclAdmin
 from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error, item_error
 from oncelog.admin.groups import GroupAdmin
+from oncelog.admin.offset_listing import OffsetSpec, list_offsets
 from oncelog.admin.quotas import QuotaAdmin
 from oncelog.admin.record_deletion import DeletionQuestion
 from oncelog.admin.results import (
@@ -29,6 +30,7 @@ from oncelog.admin.results import (
     ConfigOutcome,
     ConfigSetting,
     ElectionOutcome,
+    ListedOffset,
     LogDirDescription,
     NewTopic,
     PartitionDescription,
@@ -41,7 +43,7 @@ from oncelog.admin.results import (
 )
 from oncelog.admin.transactions import TransactionAdmin
 from oncelog.admin.users import UserAdmin
-from oncelog.config import BootstrapServers, ConnectionOptions
+from oncelog.config import BootstrapServers, ConnectionOptions, IsolationOption
 from oncelog.core.closing import Closing
 from oncelog.core.cluster import topic_error
 from oncelog.core.router import Failure, Router
@@ -394,6 +396,30 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin):
         return Results(
             await DeletionQuestion(self._router, offsets, self._deadline(timeout_ms)).ask()
         )
+
+    async def list_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        at: OffsetSpec = "latest",
+        *,
+        isolation_level: IsolationOption = "read_uncommitted",
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Results[ListedOffset]:
+        """Return one offset of each partition, as its leader knows it, in the order of asking.
+
+        :param at: "earliest" is the first offset there is. "latest" is the high watermark, and at
+            ``read_committed`` the last stable offset: the next committed record is there or later.
+            A number is a time in ms since 1970, and asks for the first record from then on.
+
+        Partitions whose leader moves, or does not answer, are asked about until the time is up.
+        Errors of items: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED,
+        LEADER_NOT_AVAILABLE, OFFSET_NOT_AVAILABLE (a new leader that does not know the end yet),
+        STORAGE_ERROR, REQUEST_TIMED_OUT.
+
+        :raises ConfigurationError: ``at`` or ``isolation_level`` is none; nobody was asked.
+        """
+        deadline = self._deadline(timeout_ms)
+        return Results(await list_offsets(self._router, partitions, at, isolation_level, deadline))
 
     # ------------------------------------------------------------------------------ calls
 

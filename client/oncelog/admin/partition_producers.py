@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oncelog.admin.calls import known
-from oncelog.admin.partition_leaders import LeaderQuestion
 from oncelog.admin.transaction_results import PartitionProducers, ProducerDescription
 from oncelog.core.coordinators import attempt_deadline
+from oncelog.core.partition_leaders import LeaderQuestion
 from oncelog.core.router import Router
 from oncelog.errors import ApiError
 from oncelog_protocol.messages import transaction_admin as wire

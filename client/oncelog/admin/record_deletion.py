@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from oncelog.admin.partition_leaders import LeaderQuestion
 from oncelog.admin.results import RecordDeletionOutcome
 from oncelog.core.denials import explained
+from oncelog.core.partition_leaders import LeaderQuestion
 from oncelog.core.router import Router
 from oncelog.errors import ApiError
 from oncelog_protocol.acls import DELETE

@@ -267,6 +267,21 @@ class RecordDeletionOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """One partition has this offset at the point that was asked for, or has an ``error``."""
+
+    partition: TopicPartition
+    error: ApiError | None = None
+    offset: int | None = None
+    """It is None when no record is as new as the time that was asked for."""
+    timestamp_ms: int | None = None
+    """A record that was found by time has this one, in ms since 1970."""
+    leader_epoch: int | None = None
+    """The record that was found by time was written in this epoch; without a time it is that of the
+    leader who answered."""
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerApiVersions:
     """A broker speaks these APIs (by name, first and last version), or has an ``error``."""
 

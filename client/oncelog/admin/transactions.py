@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from oncelog.admin.calls import TIMEOUT_MS, AdminCalls, BrokerError, checked_states, known
-from oncelog.admin.partition_leaders import leader_of
 from oncelog.admin.partition_producers import describe_producers
 from oncelog.admin.results import Results
 from oncelog.admin.transaction_results import (
@@ -37,6 +36,7 @@ from oncelog.admin.transaction_results import (
     WriterDescription,
 )
 from oncelog.core.coordinators import Refused, as_api_error, attempt_deadline, refused_at_top
+from oncelog.core.partition_leaders import leader_of
 from oncelog.errors import (
     ApiError,
     ConfigurationError,

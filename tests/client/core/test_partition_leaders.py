@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from oncelog import Admin, TopicPartition
-from oncelog.admin.partition_leaders import LeaderQuestion, leader_of
+from oncelog.core.partition_leaders import LeaderQuestion, leader_of
 from oncelog.errors import ApiError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from oncelog_protocol.messages.transaction_admin import DescribeProducersRequest
 from oncelog_protocol.messages.transactions import TxnTopic

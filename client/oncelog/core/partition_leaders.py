@@ -2,7 +2,7 @@
 
 Rules: one request a leader; partitions whose leader has moved, or has not answered in time, are
 asked about again until the deadline, so whoever asks must be able to ask twice; what is wrong with
-one partition stands with it.
+one partition stands with it, unless the subclass raises it.
 """
 
 from __future__ import annotations
@@ -65,6 +65,15 @@ class LeaderQuestion(Generic[Outcome]):
         """Return the result of one partition. ``item`` is its leader's answer, None without one."""
         raise NotImplementedError
 
+    def failed(self, tp: TopicPartition, error: BaseException) -> Outcome:
+        """Return the result of a partition about which nobody answered; ``error`` says why."""
+        return self.outcome(tp, as_api_error(str(tp), error), None)
+
+    def late(self, error: DeadlineExceededError, missing: list[TopicPartition]) -> None:
+        """The deadline has come: each partition without an outcome gets that of its last error."""
+        for tp in missing:
+            self._found[tp] = self.failed(tp, self._failed.get(tp, error))
+
     async def ask(self) -> list[Outcome]:
         """Ask all leaders, and return one outcome a partition in the order of asking."""
         await self._look_up()
@@ -72,29 +81,29 @@ class LeaderQuestion(Generic[Outcome]):
             if len(self._found) < len(self._partitions):
                 await self._router.retry(self._attempt, self._deadline, self.name)
         except DeadlineExceededError as error:
-            for tp in self._partitions:
-                if tp not in self._found:
-                    cause = self._failed.get(tp, error)
-                    self._found[tp] = self.outcome(tp, as_api_error(str(tp), cause), None)
+            self.late(error, [tp for tp in self._partitions if tp not in self._found])
         return [self._found[tp] for tp in self._partitions]
 
     async def _look_up(self) -> None:
-        topics = list(dict.fromkeys(tp.topic for tp in self._partitions))
-        errors = await asyncio.gather(*(self._topic_error(topic) for topic in topics))
+        topics: dict[str, list[TopicPartition]] = {}
+        for tp in self._partitions:
+            topics.setdefault(tp.topic, []).append(tp)
+        errors = await asyncio.gather(*(self._topic_error(*item) for item in topics.items()))
         of_topic = dict(zip(topics, errors, strict=True))
         for tp in self._partitions:
-            error = of_topic[tp.topic]
-            if error is None and self._router.cluster.partition(tp) is None:
-                error = UnknownTopicOrPartitionError(f"there is no partition {tp}")
-            if error is not None:
-                self._found[tp] = self.outcome(tp, error, None)
+            if self._router.cluster.partition(tp) is None:
+                missing = UnknownTopicOrPartitionError(f"there is no partition {tp}")
+                self._found[tp] = self.failed(tp, of_topic[tp.topic] or missing)
 
-    async def _topic_error(self, topic: str) -> ApiError | None:
-        """Return the error of a topic about which nobody can be asked; None when somebody can."""
+    async def _topic_error(
+        self, topic: str, partitions: list[TopicPartition]
+    ) -> ApiError | DeadlineExceededError | None:
+        """Return why nobody can be asked about some of a topic's partitions; None when all can."""
+        highest = max(tp.partition for tp in partitions)
         try:
-            await self._router.topic(topic, self._deadline)
+            await self._router.topic_with(topic, highest, self._deadline)
         except (ApiError, DeadlineExceededError) as error:
-            return as_api_error(topic, error)
+            return error
         return None
 
     async def _attempt(self) -> None:
@@ -122,7 +131,7 @@ class LeaderQuestion(Generic[Outcome]):
                 if is_retriable(error):
                     self._failed[tp] = error
                 else:
-                    self._found[tp] = self.outcome(tp, as_api_error(str(tp), error), None)
+                    self._found[tp] = self.failed(tp, error)
             return
         for topic in response.topics:
             for item in topic.partitions:

@@ -1,0 +1,110 @@
+"""``oncelog topics offsets`` shows where partitions begin and end, or which record is the first at
+a time.
+
+Rules: a partition that fails does not stop the others; each failure is a line on stderr, and the
+exit code is then 1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from oncelog_cli import clients, typed
+from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.offset_range import parse_time
+from oncelog_cli.options import Isolation, RegexOption, TopicsArgument, parsed
+from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of, human_time
+
+if TYPE_CHECKING:
+    from oncelog import Admin, TopicPartition
+    from oncelog.admin.offset_listing import OffsetSpec
+    from oncelog.admin.results import ListedOffset
+
+COLUMNS = (
+    *PARTITION_NAME,
+    Column("OFFSET", "offset", right=True),
+    Column("TIMESTAMP", "timestamp_ms", show=human_time),
+    Column("EPOCH", "leader_epoch", right=True, wide=True),
+)
+
+
+def offsets(
+    output: Output,
+    cluster: NamedCluster,
+    topics: TopicsArgument,
+    regex: RegexOption = False,
+    partition: Annotated[
+        list[int] | None,
+        typed.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeatable."),
+    ] = None,
+    at: Annotated[
+        str,
+        typed.Option(
+            "--at",
+            metavar="earliest|latest|TIME",
+            help="The first offset, the end, or the first record from a time on: a date,"
+            " seconds or milliseconds since 1970, or a duration back from now.",
+        ),
+    ] = "latest",
+    isolation: Annotated[
+        Isolation,
+        typed.Option(
+            "--isolation-level",
+            metavar="read_committed|read_uncommitted",
+            help="Whether latest is the last stable offset or the high watermark.",
+        ),
+    ] = Isolation.READ_UNCOMMITTED,
+) -> None:
+    """Show an offset of each partition, as its leader knows it; by default the end."""
+    place = parsed("--at", parse_place, at, int(time.time() * 1000))
+
+    async def look(admin: Admin) -> Sequence[ListedOffset]:
+        names = await clients.topics_named(admin, topics, regex=regex)
+        wanted = await _partitions(admin, names, partition, output)
+        return await admin.list_offsets(wanted, place, isolation_level=isolation.value)
+
+    found = output.sound(cluster.ask(look), lambda item: str(item.partition))
+    rows: list[dict[str, Any]] = [
+        {**item.partition._asdict(), **fields_of(item, "offset timestamp_ms leader_epoch")}
+        for item in found
+    ]
+    output.show(COLUMNS, {"at": place, "isolation_level": isolation.value, "offsets": rows})
+
+
+def parse_place(text: str, now_ms: int) -> OffsetSpec:
+    """Parse the place in a partition that a person wrote; durations count back from ``now_ms``.
+
+    :raises ValueError: it is none; the text says what is allowed.
+    """
+    match text:
+        case "earliest" | "start":
+            return "earliest"
+        case "latest" | "end":
+            return "latest"
+    # Where it stands among offsets, a time begins with an at sign; here it may.
+    found = parse_time(text.removeprefix("@"), now_ms)
+    if found is None:
+        raise ValueError(
+            f"{text!r} is none of earliest, latest, a time (2026-01-31T09:00:00Z; 10 digits: "
+            "seconds since 1970, 13: milliseconds) and a duration back from now (1h30m)"
+        )
+    return found
+
+
+async def _partitions(
+    admin: Admin, topics: Sequence[str], numbers: Sequence[int] | None, output: Output
+) -> list[TopicPartition]:
+    """Return these partitions of the topics, or all."""
+    from oncelog import TopicPartition
+
+    chosen = sorted(set(numbers or ()))
+    if chosen:
+        return [TopicPartition(topic, number) for topic in topics for number in chosen]
+    described = output.sound(await admin.describe_topics(topics), lambda topic: topic.topic)
+    return [
+        TopicPartition(topic.topic, item.partition)
+        for topic in described
+        for item in topic.partitions
+    ]
