@@ -30,6 +30,10 @@ settings.register_profile("quick", settings.get_profile("steady"), max_examples=
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "steady")
 settings.load_profile(PROFILE)
 
+# A Java of Spark lives for two minutes here. What its second compiler and the threads of a parallel
+# collector cost is more than they bring: the demo of the pipeline takes two thirds of the time.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 QUICK_OF_A_RANGE = 3
 """How many tests of a range, such as of seeds, `make quick` runs."""
 
