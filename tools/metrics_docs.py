@@ -55,7 +55,9 @@ metrics_host = "0.0.0.0"   # default 127.0.0.1
 ```
 
 On one's own machine `oncelog up` gives every broker a free port, and
-`oncelog status --format wide` says which.
+`oncelog status --format wide` says which. `oncelog cluster describe --format wide` says of every
+live broker where the port is. One that listens on all addresses is named by the host that the
+broker advertises on `inter_broker_listener`.
 
 {settings} are described with all others in [broker-configs.md](broker-configs.md).
 

@@ -36,7 +36,7 @@ from oncelog_broker.phases import BrokerPhase
 from oncelog_broker.preflight import check_directories, known_cluster_id
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.safeguards import SAFE, Safeguards
-from oncelog_broker.room_configs import advertised_listeners
+from oncelog_broker.room_configs import advertised_http, advertised_listeners
 from oncelog_broker.security import TlsWatch, inter_broker_dialer, listener_security
 from oncelog_broker.security_watch import SecurityWatch
 from oncelog_broker.server.acl_authorizer import AclAuthorizer
@@ -125,6 +125,8 @@ class Broker:
 
     tokens: TokenJudge | None = None
     """It judges tokens, from the start on, where a listener takes them."""
+    _http_port: int | None = None
+    """Its metrics and probes are served at this port."""
 
     def __init__(
         self,
@@ -351,6 +353,10 @@ class Broker:
 
     # -- start -------------------------------------------------------------------------------
 
+    def observed_at(self, port: int) -> None:
+        """Its metrics and probes are served at this port; a registration from now on tells it."""
+        self._http_port = port
+
     async def start(self) -> None:
         """Return when the broker serves clients.
 
@@ -494,6 +500,7 @@ class Broker:
             broker_id=self.broker_id,
             listeners=advertised_listeners(self.config, self.addresses),
             rack=self.config.rack,
+            http=advertised_http(self.config, self._http_port),
             cluster_id_hint=known_cluster_id(self.files, self.config) or self._entropy.uuid(),
             previous_session=self._previous_session(),
             remember_session=self._remember_session,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncelog_broker.config import BrokerConfig
+from oncelog_broker.config import UNSPECIFIED_HOSTS, BrokerConfig
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.log.cleaner import CleanerConfig
@@ -108,3 +108,21 @@ def advertised_listeners(
         )
         for listener in config.listeners
     ]
+
+
+def advertised_http(config: BrokerConfig, port: int | None) -> str:
+    """Return what the registration says of where metrics and probes are, as ``host:port``; "" when
+    they are served nowhere.
+
+    A port that listens on all addresses is found where other brokers find this one.
+
+    :param port: the HTTP port listens here.
+    """
+    if port is None:
+        return ""
+    host = config.metrics_host
+    if host in UNSPECIFIED_HOSTS:
+        name = config.inter_broker_listener
+        found = next(listener for listener in config.listeners if listener.name == name)
+        host = found.advertised_host or found.host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -73,6 +73,7 @@ class BrokerLifecycle:
         broker_id: int,
         listeners: Sequence[ListenerAddress],
         rack: str | None,
+        http: str = "",
         cluster_id_hint: str,
         previous_session: int | None,
         remember_session: Callable[[int], None],
@@ -82,6 +83,7 @@ class BrokerLifecycle:
         ask: AskLife = ask_life,
     ) -> None:
         """
+        :param http: where this broker's metrics are, as ``host:port``; "" when it serves none.
         :param previous_session: the session that the data directory remembers.
         :param claim_data: is told what the store remembers of directories that failed: by id, the
             broker epoch under which they did.
@@ -93,6 +95,7 @@ class BrokerLifecycle:
         self._broker_id = broker_id
         self._listeners = tuple(listeners)
         self._rack = rack
+        self._http = http
         self._claim_data = claim_data
         self._cluster_id_hint = cluster_id_hint
         self._own_sessions = [] if previous_session is None else [previous_session]
@@ -199,7 +202,8 @@ class BrokerLifecycle:
             self._remember_session(session)
             self._own_sessions.append(session)
         losses = await self._losses()
-        data = znodes.encode_broker(self._listeners, self._rack, self._claim_data(losses))
+        claim = self._claim_data(losses)
+        data = znodes.encode_broker(self._listeners, self._rack, claim, self._http)
         try:
             await self._store.create(self._path, data, ephemeral=True)
         except NodeExistsError:

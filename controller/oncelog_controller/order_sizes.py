@@ -15,9 +15,9 @@ from oncelog_protocol.limits import HEAD_BYTES_MAX
 
 ORDER_BYTES_MAX = HEAD_BYTES_MAX * 3 // 4
 """The bound on the entries of all replicas of one broker."""
-_ENTRY_BYTES = 74
+_ENTRY_BYTES = 77
 """The bytes of a partition without its topic's name and its brokers: topic id, epochs, heads of
-lists."""
+lists, and three that say that it does not move."""
 _REPLICA_BYTES = 10
 """A broker is listed twice: as a replica, and as what kind of member it is."""
 

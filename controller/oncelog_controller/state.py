@@ -28,7 +28,7 @@ from oncelog_controller.transitions import (
     ReplicaPhase,
     next_partition_phase,
 )
-from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
+from oncelog_protocol.messages.metadata import ACTIVE, ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_EPOCH, NO_LEADER, TopicPartition
@@ -88,6 +88,8 @@ class BrokerRegistration:
     listeners: tuple[ListenerAddress, ...]
     rack: str | None = None
     data: DataClaim = DataClaim()
+    http: str = ""
+    """Its metrics are at this ``host:port``; "": it serves none."""
 
     def keeps(self, admitted: int | None, partition: ClusterPartition) -> bool:
         """Return whether the replica of a partition that was complete under the broker epoch
@@ -105,7 +107,10 @@ class BrokerRegistration:
 
     def described(self) -> ClusterBroker:
         """Return it as the wire names it."""
-        return ClusterBroker(self.broker_id, self.broker_epoch, list(self.listeners), self.rack)
+        listeners = list(self.listeners)
+        return ClusterBroker(
+            self.broker_id, self.broker_epoch, listeners, self.rack, ACTIVE, self.http
+        )
 
     def listener(self, name: str) -> ListenerAddress | None:
         """Return the address of the named listener. A broker without it is not reached: what

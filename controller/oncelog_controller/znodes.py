@@ -7,8 +7,8 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own [Z17].
 /cluster/id                                the cluster's id, written once
 /controller                                ephemeral: who is controller
 /controller_epoch                          its *version* is checked by every write
-/brokers/ids/N                             ephemeral: listeners, rack, and what is left of its
-                                           data; its czxid is the broker epoch
+/brokers/ids/N                             ephemeral: listeners, rack, where its metrics are, and
+                                           what is left of its data; its czxid is the broker epoch
 /brokers/clocks/N                          ephemeral: what broker N's wall clock said lately
 /brokers/topics/T                          topic id and replicas by partition
 /brokers/topics/T/partitions/P/state       leader, leader epoch, ISR, ELR; changed by version
@@ -236,14 +236,18 @@ def decode_epoch(data: bytes) -> int:
 
 
 def encode_broker(
-    listeners: Sequence[ListenerAddress], rack: str | None, data: DataClaim | None = None
+    listeners: Sequence[ListenerAddress],
+    rack: str | None,
+    data: DataClaim | None = None,
+    http: str = "",
 ) -> bytes:
-    """Encode /brokers/ids/N."""
+    """Encode /brokers/ids/N; ``http`` is ``host:port`` of the broker's metrics, "" without."""
     addresses = [{"name": a.name, "host": a.host, "port": a.port} for a in listeners]
     claim = DataClaim() if data is None else data
     value = {
         "listeners": addresses,
         "rack": rack,
+        "http": http,
         "data_since": claim.since,
         "data_until": claim.until,
         "data_loss": claim.loss.value,
@@ -264,7 +268,8 @@ def encode_broker(
 
 def decode_broker(broker_id: int, data: bytes, stat: NodeStat) -> BrokerRegistration:
     """Return a registration with its epoch. One of an older release says nothing of its data, and
-    is not believed to have kept any. :raises CorruptNodeError:"""
+    is not believed to have kept any; nor does it say where its metrics are. :raises
+    CorruptNodeError:"""
     path = broker_path(broker_id)
     value = load(path, data)
     rack = value.get("rack")
@@ -280,9 +285,8 @@ def decode_broker(broker_id: int, data: bytes, stat: NodeStat) -> BrokerRegistra
                 _text(entry, "name", path), _text(entry, "host", path), _int(entry, "port", path)
             )
         )
-    return BrokerRegistration(
-        broker_id, stat.czxid, tuple(addresses), rack, _data_claim(value, path)
-    )
+    claim, http = _data_claim(value, path), _text({"http": "", **value}, "http", path)
+    return BrokerRegistration(broker_id, stat.czxid, tuple(addresses), rack, claim, http)
 
 
 def _data_claim(value: dict[str, Any], path: str) -> DataClaim:

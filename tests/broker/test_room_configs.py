@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oncelog_broker import room_configs
 from oncelog_broker.config import BrokerConfig
 from oncelog_protocol.messages.metadata import ListenerAddress
@@ -40,3 +42,23 @@ def test_what_is_advertised_is_where_it_listens_unless_it_is_told_otherwise() ->
     found = room_configs.advertised_listeners(config(listeners=listeners), addresses)
     internal = ListenerAddress("internal", "10.0.0.1", 4001)
     assert found == [internal, ListenerAddress("external", "b1", 19092)]
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "told"),
+    [
+        ("127.0.0.1", 9644, "127.0.0.1:9644"),
+        ("b1.example", 9644, "b1.example:9644"),
+        ("::1", 9644, "[::1]:9644"),
+        ("0.0.0.0", 9644, "inside:9644"),
+        ("::", 9644, "inside:9644"),
+        ("127.0.0.1", None, ""),
+    ],
+)
+def test_where_metrics_are(host: str, port: int | None, told: str) -> None:
+    listeners = [
+        {"name": "external", "host": "0.0.0.0", "advertised_host": "outside"},
+        {"name": "internal", "host": "0.0.0.0", "advertised_host": "inside"},
+    ]
+    given = config(metrics_host=host, metrics_port=0, listeners=listeners)
+    assert room_configs.advertised_http(given, port) == told

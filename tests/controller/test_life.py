@@ -15,9 +15,9 @@ from oncelog_controller.life import Life, ask_life
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.metadata import (
-    ClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribedBroker,
     ListenerAddress,
 )
 from support.server import Parked, ServerUnderTest
@@ -51,7 +51,7 @@ async def listening(says: bytes) -> AsyncIterator[ListenerAddress]:
 class Describes:
     def __init__(self, *epochs: int, error_code: int = 0) -> None:
         self.answer = DescribeClusterResponse(
-            error_code, brokers=[ClusterBroker(2, epoch, []) for epoch in epochs]
+            error_code, brokers=[DescribedBroker(2, epoch, []) for epoch in epochs]
         )
 
     def handle(

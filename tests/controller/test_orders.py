@@ -214,7 +214,9 @@ def test_an_order_of_all_that_a_broker_may_have_fits_a_frame() -> None:
     id_, last = str(UUID(int=1)), 2**31 - 1
     entry = LeaderAndIsrPartition(name, id_, last, last, last, members, last, members, False)
     brokers = [
-        ClusterBroker(last - n, 2**63 - 1, [ListenerAddress("internal", "h" * 60, 9092)] * 2)
+        ClusterBroker(
+            last - n, 2**63 - 1, [ListenerAddress("internal", "h" * 60, 9092)] * 2, http="h" * 60
+        )
         for n in range(1000)
     ]
     orders = Orders(
@@ -224,10 +226,11 @@ def test_an_order_of_all_that_a_broker_may_have_fits_a_frame() -> None:
         configs={name: TopicOverrides(name, 1, ["retention_ms"], ["1"])},
     )
     (request,) = orders.requests(last, last, 2**63 - 1)
-    wire = b"".join(encode_frame([encode(request, 0)]))
+    newest = LeaderAndIsrRequest.versions[1]
+    wire = b"".join(encode_frame([encode(request, newest)]))
     assert ORDER_BYTES_MAX * 0.9 < len(wire) < HEAD_BYTES_MAX
     (frame,) = received(wire)
-    assert decode(LeaderAndIsrRequest, frame.head[0], 0) == request
+    assert decode(LeaderAndIsrRequest, frame.head[0], newest) == request
 
 
 def received(wire: bytes) -> list[Frame]:

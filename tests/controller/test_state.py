@@ -59,6 +59,12 @@ def test_listeners() -> None:
     assert broker.described().rack == "r"
 
 
+def test_a_registered_broker_is_active_and_says_where_its_metrics_are() -> None:
+    told = BrokerRegistration(1, 5, (), http="h:9").described()
+    assert (told.state, told.http) == ("active", "h:9")
+    assert BrokerRegistration(1, 5, ()).described().http == ""
+
+
 def test_a_tombstone_is_done_when_all_replicas_are_gone() -> None:
     tombstone = Tombstone("t", "id", [[1]], {(0, 1): ReplicaPhase.DELETING})
     assert not tombstone.done

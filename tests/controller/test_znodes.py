@@ -52,6 +52,7 @@ def test_nodes_are_readable_json() -> None:
         "version": 1,
         "listeners": [],
         "rack": "r",
+        "http": "",
         "data_since": 3,
         "data_until": 8,
         "data_loss": "none",
@@ -68,6 +69,8 @@ def test_round_trips() -> None:
     broker = znodes.decode_broker(3, znodes.encode_broker(listeners, "r1"), STAT)
     assert broker == BrokerRegistration(3, 99, tuple(listeners), "r1")
     assert znodes.decode_broker(3, znodes.encode_broker([], None), STAT).rack is None
+    broker = znodes.decode_broker(3, znodes.encode_broker([], None, http="h:9"), STAT)
+    assert broker == BrokerRegistration(3, 99, (), http="h:9")
     claim = DataClaim(3, None, DataLoss.TAIL)
     broker = znodes.decode_broker(3, znodes.encode_broker([], None, claim), STAT)
     assert broker.data == claim
@@ -95,6 +98,7 @@ def test_nodes_of_an_older_release() -> None:
     assert state == PartitionState(1, 2, (1, 3), 4, 7, admitted=((1, 123), (3, 123)))
     broker = znodes.decode_broker(3, b'{"version":1,"listeners":[],"rack":null}', STAT)
     assert broker.data == DataClaim(None, None, DataLoss.ALL)
+    assert broker.http == ""
 
 
 def test_an_order_does_not_change_a_node() -> None:

@@ -12,9 +12,9 @@ from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochE
 from oncelog_protocol.identity import UNKNOWN, Identity, Introduction
 from oncelog_protocol.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from oncelog_protocol.messages.metadata import (
-    ClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribedBroker,
     ListenerAddress,
 )
 from oncelog_protocol.messages.replication import (
@@ -128,7 +128,7 @@ class FakeBroker:
             me = self.identity
             return ApiVersionsResponse(0, supported_ranges(), me.cluster_id, me.broker_id)
         if isinstance(request, DescribeClusterRequest):
-            own = [ClusterBroker(self.broker_id, self.broker_epoch, [])]
+            own = [DescribedBroker(self.broker_id, self.broker_epoch, [])]
             described = own if self.broker_epoch >= 0 else []
             return DescribeClusterResponse(0, None, self.cluster_id, brokers=described)
         code = self._fence(request) or self.answer(request)

@@ -264,10 +264,12 @@ class Handlers:
 
     def _describe_cluster(self, request: Any) -> Any:
         brokers = [
-            metadata.ClusterBroker(
+            metadata.DescribedBroker(
                 number,
                 10 + number,
                 [metadata.ListenerAddress("external", "127.0.0.1", broker.port)],
+                state="active",
+                http="" if number == 1 else f"127.0.0.1:{9640 + number}",
             )
             for number, broker in self._cluster.brokers.items()
         ]

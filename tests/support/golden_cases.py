@@ -389,9 +389,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     ),
     "producers describe": (_fake("producers describe t", transactions),),
     "cluster describe": (
-        Case(
-            "cluster describe", maps=MAP_OF_LISTENERS, volatile=[(r"(?m)(\}\t)\d+$", r"\1<epoch>")]
-        ),
+        Case("cluster describe", maps=MAP_OF_LISTENERS, volatile=[(r"(\}\t)\d+", r"\1<epoch>")]),
     ),
     "cluster health": (
         Case("cluster health --disk-warning 0 --disk-critical 0"),

@@ -340,8 +340,10 @@ class BrokerConfig(BaseModel):
 
     # ---- Metrics and probes
     metrics_host: str = Field(default="127.0.0.1", min_length=1, max_length=limits.NAME_CHARS_MAX)
-    """The HTTP port with /metrics, /livez, /readyz and /startupz listens on this address. It shows
-    names of topics and groups; without metrics_token_file it asks nobody who they are."""
+    """The HTTP port with /metrics, /livez, /readyz and /startupz listens on this address; 0.0.0.0
+    means all. It shows names of topics and groups; without metrics_token_file it asks nobody who
+    they are. DescribeCluster tells where the port is; one that listens on all addresses is found
+    under the host that inter_broker_listener advertises."""
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
     """The HTTP port has this number; without it there is no such port. 0 takes a free one, which
     the ready file names."""

@@ -91,6 +91,7 @@ class Endpoint:
         self.exposition.start()
         self._tasks.spawn("metrics files", self._access.run())
         host, port = self.address
+        self._broker.observed_at(port)
         logger.info("http_listens", host=host, port=port)
 
     async def close(self) -> None:

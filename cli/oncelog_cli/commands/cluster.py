@@ -29,6 +29,8 @@ BROKER_COLUMNS = (
     Column("CONTROLLER", "is_controller"),
     Column("LISTENERS", "listeners", show=_show_listeners),
     Column("EPOCH", "broker_epoch", wide=True, right=True),
+    Column("STATE", "state"),
+    Column("HTTP", "http", wide=True, show=lambda value: value or "-"),
 )
 DIRECTORY_COLUMNS = (
     BROKER_COLUMNS[0],
@@ -72,7 +74,10 @@ def describe(
     output: Output,
     cluster: NamedCluster,
 ) -> None:
-    """Show the cluster's brokers with racks and listeners, and who is controller."""
+    """Show the cluster's brokers with racks, listeners and states, and who is controller.
+
+    HTTP, with --format wide, is where a broker's metrics and probes are.
+    """
     found = cluster.ask(lambda admin: admin.describe_cluster())
     rows = [
         {
@@ -82,6 +87,7 @@ def describe(
                 name: {"host": host, "port": port}
                 for name, (host, port) in sorted(broker.listeners.items())
             },
+            **fields_of(broker, "state http"),
         }
         for broker in found.brokers
     ]

@@ -268,7 +268,7 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin):
     # ------------------------------------------------------------------------------ cluster
 
     async def describe_cluster(self, *, timeout_ms: int = TIMEOUT_MS) -> ClusterDescription:
-        """Return the live brokers with their listeners, and the controller."""
+        """Return the live brokers with their listeners and states, and the controller."""
         request = DescribeClusterRequest()
         response = await self._router.call_any(request, self._deadline(timeout_ms))
         with self._explaining(request):
@@ -279,6 +279,8 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin):
                 broker.broker_epoch,
                 broker.rack,
                 {listener.name: (listener.host, listener.port) for listener in broker.listeners},
+                broker.state or None,
+                broker.http if broker.state else None,
             )
             for broker in sorted(response.brokers, key=lambda item: item.broker_id)
         )

@@ -194,6 +194,12 @@ class BrokerDescription:
     broker_epoch: int
     rack: str | None
     listeners: Mapping[str, tuple[str, int]]
+    state: str | None = None
+    """It is "active", "draining", "decommissioning" or "decommissioned"; None: the broker that was
+    asked is of a release that does not say it."""
+    http: str | None = None
+    """Its metrics and probes are at this ``host:port``, "" when it serves none; None as above. They
+    are served by TLS when it has a ``metrics_tls_certificate_file``."""
 
 
 @dataclass(frozen=True, slots=True)

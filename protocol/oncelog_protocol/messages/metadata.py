@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
+
+ACTIVE = "active"
+"""The state of a broker that nobody has taken out of service: it leads, and gets new partitions."""
 
 
 @dataclass(slots=True)
@@ -79,12 +82,31 @@ class ListenerAddress:
 
 @dataclass(slots=True)
 class ClusterBroker:
-    """It is a live broker with every listener and its broker epoch (czxid of its registration)."""
+    """It is a live broker in orders of the controller, with every listener and its broker epoch
+    (czxid of its registration). ``state`` and ``http`` are as in DescribedBroker."""
 
     broker_id: Int32
     broker_epoch: Int64
     listeners: list[ListenerAddress]
     rack: Name | None = None
+    state: Name = since(3, default=ACTIVE)
+    http: Name = since(3, default="")
+
+
+@dataclass(slots=True)
+class DescribedBroker:
+    """It is a live broker as DescribeCluster shows it, with every listener and its broker epoch.
+
+    ``state`` is "active" unless somebody takes the broker out of service; then it is "draining",
+    "decommissioning" or "decommissioned". ``http`` is ``host:port`` of its metrics and probes, ""
+    when it serves none."""
+
+    broker_id: Int32
+    broker_epoch: Int64
+    listeners: list[ListenerAddress]
+    rack: Name | None = None
+    state: Name = since(1, default="")
+    http: Name = since(1, default="")
 
 
 @dataclass(slots=True)
@@ -96,7 +118,7 @@ class DescribeClusterResponse:
     cluster_id: Name = ""
     controller_id: Int32 = -1
     controller_epoch: Int32 = -1
-    brokers: list[ClusterBroker] = field(default_factory=list)
+    brokers: list[DescribedBroker] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -104,4 +126,5 @@ class DescribeClusterRequest(Request):
     """It has no fields."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     response: ClassVar[type] = DescribeClusterResponse

@@ -15,6 +15,7 @@ from typing import ClassVar
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
+from oncelog_protocol.types import NO_BROKER
 
 
 @dataclass(slots=True)
@@ -23,7 +24,10 @@ class LeaderAndIsrPartition:
     ``leader_epoch`` is above the replica's (equal: acknowledged, not applied; [Z4]).
     ``partition_epoch`` is the version of its state znode. While ``elr`` names somebody, the leader
     holds the high watermark: these replicas are outside the ISR and may yet be elected
-    (KIP-966)."""
+    (KIP-966).
+
+    While the partition moves, ``origin`` and ``target`` are its replicas before and after, and
+    ``next_leader`` is who gets ready to lead; else they are nil, nil and -1."""
 
     topic: Name
     topic_id: Name
@@ -36,6 +40,9 @@ class LeaderAndIsrPartition:
     is_new: bool
     elr: list[Int32] = field(default_factory=list)
     last_known_elr: list[Int32] = field(default_factory=list)
+    origin: list[Int32] | None = since(3, default=None)
+    target: list[Int32] | None = since(3, default=None)
+    next_leader: Int32 = since(3, default=NO_BROKER)
 
 
 @dataclass(slots=True)
@@ -86,9 +93,11 @@ class LeaderAndIsrResponse:
 @dataclass(slots=True)
 class LeaderAndIsrRequest(Request):
     """Become leader or follower. ``full`` lists every partition of the broker (first order of a
-    controller): replicas that it does not list, and whose topic is gone, are stray."""
+    controller): replicas that it does not list, and whose topic is gone, are stray. Versions 1 and
+    2 are as 0, so that entries have the same version as in UpdateMetadata."""
 
     api_key: ClassVar[ApiKey] = ApiKey.LEADER_AND_ISR
+    versions: ClassVar[tuple[int, int]] = (0, 3)
     response: ClassVar[type] = LeaderAndIsrResponse
     between_brokers: ClassVar[bool] = True
     asker_field: ClassVar[str] = "controller_id"
@@ -157,7 +166,7 @@ class UpdateMetadataRequest(Request):
     (a slice without those before it)."""
 
     api_key: ClassVar[ApiKey] = ApiKey.UPDATE_METADATA
-    versions: ClassVar[tuple[int, int]] = (0, 2)
+    versions: ClassVar[tuple[int, int]] = (0, 3)
     response: ClassVar[type] = UpdateMetadataResponse
     between_brokers: ClassVar[bool] = True
     asker_field: ClassVar[str] = "controller_id"

@@ -13,6 +13,7 @@ from oncelog_broker.config import ConfigError
 from oncelog_broker.observability.endpoint import PATHS, Endpoint
 from oncelog_broker.observability.page import Page
 from oncelog_broker.phases import BrokerPhase
+from oncelog_protocol.messages.metadata import DescribeClusterRequest
 from oncelog_runtime.files import SystemFiles
 from oncelog_runtime.observe import precise_time
 from support.cluster import Cluster
@@ -47,6 +48,24 @@ async def test_a_taken_port_is_a_mistake_in_the_settings(tmp_path: Path) -> None
         with pytest.raises(ConfigError, match=f"metrics_port: cannot listen on {host}:{port}"):
             await Endpoint(other, precise_time).start()
         other.failed.cancel()
+
+
+async def test_the_cluster_is_told_where_it_is(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        cluster.add(2)
+        broker = cluster.make_broker(2, metrics_port=0)
+        endpoint = Endpoint(broker, precise_time)
+        try:
+            await endpoint.start()
+            await broker.start()
+            await eventually(lambda: 2 in cluster.brokers[1].image.brokers, what="the second one")
+            described = await cluster.call(1, DescribeClusterRequest())
+            host, port = endpoint.address
+            told = [(each.broker_id, each.state, each.http) for each in described.brokers]
+            assert told == [(1, "active", ""), (2, "active", f"{host}:{port}")]
+        finally:
+            await broker.stop()
+            await endpoint.close()
 
 
 METHODS = {

@@ -15,6 +15,7 @@ from oncelog_protocol.messages.replication import (
     TopicOverrides,
     UpdateMetadataRequest,
 )
+from oncelog_protocol.schema import decode, encode
 from oncelog_protocol.types import TopicPartition
 
 
@@ -48,6 +49,21 @@ def test_a_partial_update_changes_what_it_names() -> None:
     assert image.partition(TopicPartition("u", 0)) is None
     assert (image.controller_id, image.controller_epoch) == (1, 4)
     assert list(image.brokers) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [(0, ("active", "")), (2, ("active", "")), (3, ("draining", "h:9"))]
+)
+def test_controllers_of_older_releases_say_nothing_of_states(
+    version: int, told: tuple[str, str]
+) -> None:
+    """They take no broker out of service."""
+    sent = update(order("t", 0), full=True)
+    sent.live_brokers = [ClusterBroker(1, 10, [], "rack", "draining", "h:9")]
+    image = MetadataImage("c")
+    image.apply(decode(UpdateMetadataRequest, encode(sent, version), version))
+    assert (image.brokers[1].state, image.brokers[1].http) == told
+    assert image.topics["t"].partitions[0] == order("t", 0)
 
 
 def test_only_an_update_makes_it_known() -> None:

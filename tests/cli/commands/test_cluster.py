@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.admin_cluster import AdminCluster
 from support.cluster import Cluster
 from support.hand_records import produce
 from support.shell import oncelog
@@ -25,6 +26,15 @@ async def test_the_cluster(tmp_path: Path) -> None:
         host, port = cluster.brokers[1].addresses["external"]
         assert first["listeners"]["external"] == {"host": host, "port": port}
         assert set(first["listeners"]) == {"external", "internal"}
+        assert (first["state"], first["http"]) == ("active", "")
+
+
+async def test_where_the_metrics_of_brokers_are() -> None:
+    async with AdminCluster(2) as cluster:
+        shown = await oncelog("cluster", "describe", "-f", "wide", bootstrap=cluster.bootstrap)
+        *_, head, first, second = [line.split() for line in shown.out.splitlines()]
+        assert head[-2:] == ["STATE", "HTTP"]
+        assert (first[-2:], second[-2:]) == (["active", "-"], ["active", "127.0.0.1:9642"])
 
 
 async def test_log_directories(tmp_path: Path) -> None:

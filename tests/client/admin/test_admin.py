@@ -22,8 +22,11 @@ from oncelog.errors import (
     UnsupportedVersionError,
 )
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.handshake import ApiVersionRange
+from oncelog_protocol.registry import supported_ranges
 from oncelog_protocol.sasl.credential import Mechanism
 from oncelog_runtime.entropy import SeededEntropy
+from support import fake_handlers
 from support.fake_cluster import Action, FakeCluster
 from support.fake_security import FakeSecurity
 
@@ -116,6 +119,8 @@ async def test_cluster_configs_and_log_dirs() -> None:
         assert [broker.broker_id for broker in description.brokers] == [1, 2]
         port = cluster.brokers[2].port
         assert description.brokers[1].listeners == {"external": ("127.0.0.1", port)}
+        told = [(broker.state, broker.http) for broker in description.brokers]
+        assert told == [("active", ""), ("active", "127.0.0.1:9642")]
         configs = await admin.describe_configs(
             topics=["a"], brokers=[2, None], keys=["retention_ms"]
         )
@@ -125,6 +130,19 @@ async def test_cluster_configs_and_log_dirs() -> None:
         log_dirs = await admin.describe_log_dirs()
         assert [log_dir.broker_id for log_dir in log_dirs] == [1, 2]
         assert log_dirs[0].replicas[0].partition == TopicPartition("a", 0)
+
+
+async def test_a_broker_of_an_older_release_says_nothing_of_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def older() -> list[ApiVersionRange]:
+        others = [r for r in supported_ranges() if r.api_key != ApiKey.DESCRIBE_CLUSTER]
+        return [*others, ApiVersionRange(ApiKey.DESCRIBE_CLUSTER, 0, 0)]
+
+    monkeypatch.setattr(fake_handlers, "supported_ranges", older)
+    async with FakeCluster(1) as cluster, make(cluster) as admin:
+        (broker,) = (await admin.describe_cluster()).brokers
+        assert (broker.broker_id, broker.state, broker.http) == (1, None, None)
 
 
 async def test_a_broker_that_does_not_answer_is_one_entry() -> None:

@@ -1,6 +1,11 @@
-"""DescribeCluster, v0, shows live brokers with listeners and broker epochs, and the controller."""
+"""DescribeCluster, v0 to v1, shows live brokers with listeners and states, and the controller.
+
+Version 1 has the state of each broker, and where its metrics are.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from oncelog_broker.server.access import SEE_CLUSTER
 from oncelog_broker.server.authorizer import Authorizer
@@ -12,6 +17,7 @@ from oncelog_protocol.messages.metadata import (
     ClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribedBroker,
 )
 from oncelog_protocol.types import NO_BROKER, NO_EPOCH
 
@@ -59,11 +65,22 @@ class DescribeClusterHandler:
             )
         )
 
-    def _brokers(self) -> list[ClusterBroker]:
+    def _brokers(self) -> list[DescribedBroker]:
         own_epoch = NO_EPOCH if self._fence is None else self._fence.broker_epoch
         brokers = dict(self._image.brokers)
         own = brokers.get(self._broker_id)
         if own_epoch >= 0 and (own is None or own.broker_epoch < own_epoch):
-            known = ([], None) if own is None else (own.listeners, own.rack)
-            brokers[self._broker_id] = ClusterBroker(self._broker_id, own_epoch, *known)
-        return [brokers[broker_id] for broker_id in sorted(brokers)]
+            known = own or ClusterBroker(self._broker_id, own_epoch, [])
+            brokers[self._broker_id] = replace(known, broker_epoch=own_epoch)
+        return [_described(brokers[broker_id]) for broker_id in sorted(brokers)]
+
+
+def _described(broker: ClusterBroker) -> DescribedBroker:
+    return DescribedBroker(
+        broker.broker_id,
+        broker.broker_epoch,
+        broker.listeners,
+        broker.rack,
+        broker.state,
+        broker.http,
+    )
