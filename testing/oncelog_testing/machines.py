@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oncelog_broker.app import Broker
-from oncelog_broker.config import BrokerConfig, ListenerConfig
+from oncelog_broker.config import BrokerConfig, ConfigError, ListenerConfig
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files, SystemFiles
@@ -108,7 +108,11 @@ class Machine:
 
     def config(self, **settings: Any) -> BrokerConfig:
         """Return the settings of a life, ``settings`` before those of every life; its ports stay
-        the same over restarts."""
+        the same over restarts.
+
+        :raises ConfigError: one of them is of a broker that has a process of its own.
+        :raises ValidationError: one of them does not hold.
+        """
         given: dict[str, Any] = {
             "broker_id": self.broker_id,
             "log_dirs": [self._directory or f"{DATA}/{self.broker_id}"],
@@ -117,7 +121,14 @@ class Machine:
                 for n in LISTENERS
             ],
         }
-        return BrokerConfig(**{**given, **self._settings, **settings})
+        config = BrokerConfig(**{**given, **self._settings, **settings})
+        if config.audit_log_file is not None:
+            problem = "the brokers of a test have one process, whose logging is the test's"
+            remedy = (
+                "Read the lines from the logger oncelog.audit, with pytest's caplog for example"
+            )
+            raise ConfigError("audit_log_file", problem, remedy)
+        return config
 
     def make_broker(self, **settings: Any) -> Broker:
         """Return a broker that is not started, and that this machine leaves to the caller."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.errors import NoBrokersAvailableError
+from oncelog_broker.config import ConfigError
 from oncelog_broker.log.checkpoint import META
 from oncelog_testing import Cluster
 
@@ -53,6 +55,22 @@ def test_a_dead_brokers_port_refuses(oncelog_cluster: Cluster) -> None:
     oncelog_cluster.kill(1)
     with pytest.raises(NoBrokersAvailableError), blocking.Admin(bootstrap):
         pass
+
+
+def test_a_file_for_the_audit_is_refused_and_its_lines_are_in_the_log(
+    oncelog_cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        pytest.raises(ConfigError, match=r"audit_log_file: .*logger oncelog\.audit"),
+        Cluster(audit_log_file="audit.log"),
+    ):
+        pass
+    with caplog.at_level("INFO", logger="oncelog.audit"):
+        oncelog_cluster.create_topic("audited")
+    found: list[Any] = [each.msg for each in caplog.records if each.name == "oncelog.audit"]
+    assert [(line["event"], line["resource"]) for line in found] == [
+        ("audit_change", "topic:audited")
+    ]
 
 
 def test_data_on_a_real_disk_stays_there(tmp_path: Path) -> None:
