@@ -22,6 +22,7 @@ from oncelog_controller.store import (
     AccessDeniedError,
     BadVersionError,
     Create,
+    IdentityRejectedError,
     NodeExistsError,
     NodeStat,
     NoNodeError,
@@ -48,6 +49,7 @@ _ERRORS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (kazoo_errors.BadVersionError, BadVersionError),
     (kazoo_errors.NotEmptyError, NotEmptyError),
     (kazoo_errors.NoAuthError, AccessDeniedError),
+    (kazoo_errors.AuthFailedError, IdentityRejectedError),
     # Nobody is the creator to whom a node could belong.
     (kazoo_errors.InvalidACLError, AccessDeniedError),
     # A kind of SessionExpiredError to kazoo, but it says nothing about the session: goes first.

@@ -66,6 +66,11 @@ class AccessDeniedError(StoreError):
     """The node is not for the identity of this session, or one is needed and there is none."""
 
 
+class IdentityRejectedError(AccessDeniedError):
+    """The store wants nothing to do with the identity of this session: not as whom it comes, or not
+    by this way of saying it."""
+
+
 class SessionExpiredError(StoreError):
     """The session is over; its ephemeral nodes are gone. Only ``restart_session`` helps."""
 
@@ -190,6 +195,7 @@ class MetadataStore(Protocol):
         """Connect and open a session.
 
         :raises StoreDisconnectedError: nothing answers within the connect deadline.
+        :raises AccessDeniedError: the store rejects the identity, or the root is not for it.
         """
 
     async def close(self) -> None:

@@ -34,6 +34,7 @@ from functools import partial
 from typing import Any
 
 from kazoo.client import KazooState
+from kazoo.protocol.states import KeeperState
 
 from oncelog_controller.dead_man import DeadMan
 from oncelog_controller.kazoo_session import (
@@ -51,6 +52,7 @@ from oncelog_controller.store import (
     AccessDeniedError,
     Create,
     Delete,
+    IdentityRejectedError,
     NodeExistsError,
     NodeStat,
     NoNodeError,
@@ -159,6 +161,8 @@ class ZooKeeperStore:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening: asyncio.Future[None] | None = None
         self._link_up = False
+        self._rejected = False
+        """Whether the session ended since ZooKeeper rejects the identity."""
         self._pending: dict[_Call, None] = {}
         self._in_flight = 0
         self._waiting: deque[_Call] = deque()
@@ -185,7 +189,9 @@ class ZooKeeperStore:
         while True:
             try:
                 await self._open()
-            except (StoreDisconnectedError, SessionExpiredError):
+            except (StoreDisconnectedError, SessionExpiredError, IdentityRejectedError) as error:
+                if isinstance(error, IdentityRejectedError):
+                    await asyncio.sleep(RECONNECT_DELAY_MAX_S)  # another server may take it
                 if self.state is not SessionState.EXPIRED:
                     raise  # closed meanwhile
                 continue
@@ -204,10 +210,11 @@ class ZooKeeperStore:
         """Open a session and announce it.
 
         :raises StoreDisconnectedError: no server answered in time.
+        :raises AccessDeniedError: the identity is rejected, or the chroot is not for it.
         """
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._link_up = False
+        self._link_up = self._rejected = False
         opening: asyncio.Future[None] = loop.create_future()
         self._opening = opening
         dead_man = DeadMan(
@@ -244,14 +251,19 @@ class ZooKeeperStore:
                     f"no ZooKeeper answered at {self._hosts} within {self._connect_timeout_s:g} s"
                     f"{because}"
                 ) from None
+            if self._rejected and isinstance(error, StoreError):
+                raise IdentityRejectedError(self._hosts) from error
             raise
         self._opening = None
         self._change(SessionState.CONNECTED)
 
     async def _make_chroot(self) -> None:
-        """Make the chroot; return when it exists and the link is up."""
+        """Make the chroot; return when it exists and the link is up.
+
+        An identity is rejected after the session has begun. So something is asked for at any rate.
+        """
         parts = self.chroot.split("/")
-        paths = ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)]
+        paths = ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)] or ["/"]
         while True:
             try:
                 for path in paths:
@@ -322,9 +334,12 @@ class ZooKeeperStore:
             client.stop_reconnecting()
         assert self._loop is not None
         session_id = client.client_id[0] if state == KazooState.CONNECTED else None
-        _post(self._loop, self._on_state, client, state, session_id)
+        rejected = client.client_state == KeeperState.AUTH_FAILED
+        _post(self._loop, self._on_state, client, state, session_id, rejected)
 
-    def _on_state(self, client: OneSession, state: str, session_id: int | None) -> None:
+    def _on_state(
+        self, client: OneSession, state: str, session_id: int | None, rejected: bool
+    ) -> None:
         """Take the news on the loop, for the current client only."""
         if client is not self._client:
             return
@@ -337,12 +352,16 @@ class ZooKeeperStore:
                 logger.info("zookeeper_disconnected", session=hex(self.session_id or 0))
                 self._change(SessionState.DISCONNECTED)
         else:
+            if rejected:
+                logger.error("zookeeper_identity_rejected", address=self._hosts)
+            self._rejected = rejected
             self._detach(SessionExpiredError)
             self._watches.clear()
             # The thread ends by itself; its sockets are freed aside.
             threading.Thread(target=client.end, name="zookeeper-close", daemon=True).start()
             if self._opening is None:
-                logger.warning("zookeeper_session_expired", session=hex(self.session_id or 0))
+                if not rejected:
+                    logger.warning("zookeeper_session_expired", session=hex(self.session_id or 0))
                 self._change(SessionState.EXPIRED)
 
     def _on_connected(self, client: OneSession, session_id: int | None) -> None:

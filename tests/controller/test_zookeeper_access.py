@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -18,7 +21,9 @@ from oncelog_cli.local.zookeeper import ZooKeeperServer
 from oncelog_controller.store import (
     AccessDeniedError,
     Create,
+    IdentityRejectedError,
     MetadataStore,
+    SessionExpiredError,
     SessionState,
     StoreDisconnectedError,
 )
@@ -275,3 +280,45 @@ def break_connection(store: ZooKeeperStore) -> None:
     connection = store._client._connection._socket
     assert connection is not None
     connection.shutdown(2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unheard(ZooKeeperAccess):
+    """Its identities are of schemes that ZooKeeper does not know, so that it rejects them."""
+
+    identities: list[tuple[str, str]]
+
+    def options(self) -> dict[str, Any]:
+        return {"auth_data": list(self.identities)}
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("with_chroot", [True, False])
+async def test_an_identity_that_is_rejected_is_told_at_the_start(
+    zookeeper: ZooKeeperServer, stores: Open, with_chroot: bool
+) -> None:
+    there = place(zookeeper.address) if with_chroot else zookeeper.address
+    with pytest.raises(IdentityRejectedError):
+        await stores(there, Unheard(identities=[("unheard", "x")])).start()
+
+
+@pytest.mark.zookeeper
+async def test_an_identity_that_is_rejected_later_ends_the_session_and_is_tried_again(
+    zookeeper: ZooKeeperServer, stores: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    identities: list[tuple[str, str]] = []
+    store = stores(place(zookeeper.address), Unheard(identities=identities))
+    await store.start()
+    identities.append(("unheard", "x"))
+    assert store._client is not None
+    store._client.auth_data.update(identities)
+    break_connection(store)
+    await eventually(lambda: store.state is SessionState.EXPIRED)
+    with pytest.raises(SessionExpiredError):
+        await store.get("/")
+    again = asyncio.ensure_future(store.restart_session())
+    await eventually(lambda: caplog.text.count("zookeeper_identity_rejected") >= 2)
+    identities.clear()
+    await again
+    assert store.state is SessionState.CONNECTED
+    assert "zookeeper_session_expired" not in caplog.text
