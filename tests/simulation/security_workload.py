@@ -57,6 +57,8 @@ from simulation.workload import TOPIC as TOPIC_OF_ALL
 logger = logging.getLogger("simulation")
 
 ACKNOWLEDGED_WITHIN_S = 10.0
+CHANGED_WITHIN_S = 60.0
+"""A change is acknowledged at one of several attempts: no fault is in the way for so long."""
 LIMBO_S = 4.0
 """After a change whose answer was lost: what is left of it is over by then."""
 
@@ -293,8 +295,11 @@ class SecurityWorkload:
 
     async def _ask(self, requests: list[Request], changes: list[Change]) -> None:
         in_doubt = False
+        until_s = self.cluster.loop.now_s + CHANGED_WITHIN_S
         for request in requests:
             while not self.over:
+                if self.cluster.loop.now_s > until_s:  # the end of a run waits for this
+                    raise TimeoutError(f"no change of rights within {CHANGED_WITHIN_S:g} s")
                 with suppress(*EXPECTED, ProcessKilledError):
                     version = await self._ask_once(request)
                     break

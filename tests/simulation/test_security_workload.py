@@ -9,6 +9,7 @@ import pytest
 from oncelog.history_events import HistoryEvent
 from oncelog_protocol.acls import READ, WRITE
 from oncelog_runtime.entropy import SeededEntropy
+from simulation import security_workload
 from simulation.cluster import SimCluster
 from simulation.knobs import Knobs
 from simulation.loop import until
@@ -93,6 +94,23 @@ def test_a_user_that_was_deleted_is_another_holder_afterwards() -> None:
         assert played.sent("ann.2") > 0
         assert played.sent("bob.2") > 0
         await workload.stop(timeout_s=30)
+
+    play_cluster(scene, KNOBS)
+
+
+def test_a_change_that_nobody_acknowledges_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lack of ``security.newer_version_only`` found it: such a run had no end."""
+    monkeypatch.setattr(security_workload, "CHANGED_WITHIN_S", 2.0)
+
+    async def scene(cluster: SimCluster) -> None:
+        played = Scene(cluster)
+        for broker in cluster.brokers.values():
+            broker.dispatcher.suspend_clients(True)
+        with pytest.raises(TimeoutError, match="no change of rights within 2 s"):
+            await played.workload.change_right("ann", WRITE, granted=False)
+        for broker in cluster.brokers.values():
+            broker.dispatcher.suspend_clients(False)
+        await played.workload.stop(timeout_s=30)
 
     play_cluster(scene, KNOBS)
 
