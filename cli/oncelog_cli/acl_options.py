@@ -27,19 +27,19 @@ COLUMNS = (
 )
 
 AllowOption = Annotated[
-    list[str] | None,
+    Sequence[str],
     typed.Option("--allow", metavar="PRINCIPAL", help="User:NAME, or User:*; repeatable."),
 ]
 DenyOption = Annotated[
-    list[str] | None,
+    Sequence[str],
     typed.Option("--deny", metavar="PRINCIPAL", help="The same for who may not; repeatable."),
 ]
 UserOption = Annotated[
-    list[str] | None,
+    Sequence[str],
     typed.Option("--user", "-u", metavar="NAME", help="Of this user; repeatable."),
 ]
 OperationOption = Annotated[
-    list[str] | None,
+    Sequence[str],
     typed.Option(
         "--operation",
         metavar="OPERATION",
@@ -48,7 +48,7 @@ OperationOption = Annotated[
     ),
 ]
 TopicOption = Annotated[
-    list[str] | None,
+    Sequence[str],
     typed.Option(
         "--topic",
         "-t",
@@ -58,7 +58,7 @@ TopicOption = Annotated[
     ),
 ]
 GroupOption = Annotated[
-    list[str] | None,
+    Sequence[str],
     typed.Option(
         "--group",
         "-g",
@@ -68,7 +68,7 @@ GroupOption = Annotated[
     ),
 ]
 TransactionalIdOption = Annotated[
-    list[str] | None,
+    Sequence[str],
     typed.Option(
         "--transactional-id",
         metavar="ID",
@@ -81,7 +81,7 @@ PrefixOption = Annotated[
     bool, typed.Option("--prefix", help="On all whose names begin with the names given.")
 ]
 HostOption = Annotated[
-    list[str] | None,
+    Sequence[str],
     typed.Option(
         "--host",
         metavar="ADDRESS",
@@ -98,21 +98,20 @@ ConsumerOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class AclWords:
+class AclWords(typed.OptionGroup):
     """It is what a command line says of ACLs, as it was typed."""
 
-    allow: Sequence[str] = ()
-    deny: Sequence[str] = ()
-    users: Sequence[str] = ()
-    operations: Sequence[str] = ()
-    topics: Sequence[str] = ()
-    groups: Sequence[str] = ()
-    transactional_ids: Sequence[str] = ()
-    cluster: bool = False
-    prefix: bool = False
-    hosts: Sequence[str] = ()
-    producer: bool = False
-    consumer: bool = False
+    allow: AllowOption = ()
+    deny: DenyOption = ()
+    operations: OperationOption = ()
+    topics: TopicOption = ()
+    groups: GroupOption = ()
+    transactional_ids: TransactionalIdOption = ()
+    cluster: ClusterFlag = False
+    prefix: PrefixOption = False
+    hosts: HostOption = ()
+    producer: ProducerOption = False
+    consumer: ConsumerOption = False
 
     @property
     def resources(self) -> AclResources:
@@ -145,8 +144,9 @@ class AclWords:
         except InvalidRequestError as error:
             raise UsageError(str(error)) from None
 
-    def filters(self) -> list[AclBindingFilter]:
-        """Return what chooses the ACLs that are described, whole or in part.
+    def filters(self, users: Sequence[str] = ()) -> list[AclBindingFilter]:
+        """Return what chooses the ACLs that are described, whole or in part; those of ``users`` are
+        chosen whatever they permit.
 
         :raises UsageError: nothing is said, or it does not fit together.
         """
@@ -157,7 +157,7 @@ class AclWords:
         whose: list[tuple[str | None, str]] = [
             *((principal, ALLOW) for principal in self.allow),
             *((principal, DENY) for principal in self.deny),
-            *((principal_of(user), "ANY") for user in self.users),
+            *((principal_of(user), "ANY") for user in users),
         ]
         patterns = self.resources.patterns()
         if not (whose or patterns or self.operations or self.hosts):

@@ -4,8 +4,8 @@
 ``Annotated[str, Argument()]`` an argument, and a parameter of the type :class:`Context` gets the
 context. One whose type is an :class:`OptionGroup` stands for an option of each of its fields, so
 that commands can share them. What has no default is required, a ``bool`` is a flag, and
-``list[...]`` may be given several times. Modules that declare commands import this one and not
-click.
+``list[...]`` or ``Sequence[...]`` may be given several times. Modules that declare commands import
+this one and not click.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -289,10 +289,10 @@ def _as_typed(default: Any) -> Any:
 
 
 def _plain(kind: Any) -> tuple[Any, bool]:
-    """Return a type without ``None`` and ``list``, and whether it was a list."""
+    """Return a type without ``None`` and ``list``, and whether it was one of several values."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         kind = next(each for each in typing.get_args(kind) if each is not type(None))
-    if typing.get_origin(kind) is list:
+    if typing.get_origin(kind) in (list, Sequence):
         return typing.get_args(kind)[0], True
     return kind, False
 

@@ -68,7 +68,7 @@ def test_the_filters_of_what_add_wrote_choose_it_and_nothing_else() -> None:
 
 
 def test_what_is_left_out_of_a_filter_may_be_anything() -> None:
-    assert AclWords(users=["app"]).filters() == [AclBindingFilter(principal="User:app")]
+    assert AclWords().filters(["app"]) == [AclBindingFilter(principal="User:app")]
     assert AclWords(deny=["User:*"], operations=["read"], hosts=["10.0.0.1"]).filters() == [
         AclBindingFilter(principal="User:*", operation="READ", host="10.0.0.1", permission="DENY")
     ]

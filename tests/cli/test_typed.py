@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -123,7 +124,7 @@ def test_an_option_without_a_default_is_required() -> None:
 @dataclass(frozen=True)
 class Size(typed.OptionGroup):
     width: Annotated[int, Option("--width", help="How wide.")] = 1
-    names: Annotated[list[str] | None, Option("--name")] = None
+    names: Annotated[Sequence[str], Option("--name")] = ()
 
 
 def test_options_of_a_group_stand_where_it_stands_and_arrive_together() -> None:

@@ -17,15 +17,8 @@ from oncelog_cli.acl_file import read_acls, write_acls
 from oncelog_cli.acl_options import (
     COLUMNS,
     AclWords,
-    AllowOption,
     ClusterFlag,
-    ConsumerOption,
-    DenyOption,
     GroupOption,
-    HostOption,
-    OperationOption,
-    PrefixOption,
-    ProducerOption,
     TopicOption,
     TransactionalIdOption,
     UserOption,
@@ -55,25 +48,11 @@ EXPLAIN_COLUMNS = (Column("ALLOWED", "allowed"), Column("REASON", "reason"))
 def add(
     output: Output,
     cluster: NamedCluster,
-    allow: AllowOption = None,
-    deny: DenyOption = None,
-    operation: OperationOption = None,
-    topic: TopicOption = None,
-    group: GroupOption = None,
-    transactional_id: TransactionalIdOption = None,
-    on_cluster: ClusterFlag = False,
-    prefix: PrefixOption = False,
-    host: HostOption = None,
-    producer: ProducerOption = False,
-    consumer: ConsumerOption = False,
+    words: AclWords,
     dry_run: DryRunOption = False,
 ) -> None:
     """Allow or deny users something. One that is there already stays as it is."""
-    wished = AclWords(
-        *(allow or (), deny or (), (), operation or ()),
-        *(topic or (), group or (), transactional_id or (), on_cluster),
-        *(prefix, host or (), producer, consumer),
-    ).bindings()
+    wished = words.bindings()
 
     async def create(admin: Admin) -> tuple[list[AclBinding], _Look]:
         outcomes = await admin.create_acls(wished, validate_only=dry_run)
@@ -91,10 +70,10 @@ def add(
 def list_acls(
     output: Output,
     cluster: NamedCluster,
-    user: UserOption = None,
-    topic: TopicOption = None,
-    group: GroupOption = None,
-    transactional_id: TransactionalIdOption = None,
+    user: UserOption = (),
+    topic: TopicOption = (),
+    group: GroupOption = (),
+    transactional_id: TransactionalIdOption = (),
     on_cluster: ClusterFlag = False,
     effective: Annotated[
         bool,
@@ -105,13 +84,10 @@ def list_acls(
 ) -> None:
     """Show who may do what, as sentences; --format wide has a line for each ACL."""
     resources = AclWords(
-        topics=topic or (),
-        groups=group or (),
-        transactional_ids=transactional_id or (),
-        cluster=on_cluster,
+        topics=topic, groups=group, transactional_ids=transactional_id, cluster=on_cluster
     ).resources
     filters = _filters_of(resources.patterns(), "MATCH" if effective else "ANY")
-    principals = [principal_of(each) for each in user or ()]
+    principals = [principal_of(each) for each in user]
     if effective and not principals and not resources.patterns():
         raise UsageError("--effective for what? Give --user, or a resource such as --topic")
     counted_in = {*principals, *(["User:*"] if effective else [])} if principals else None
@@ -135,18 +111,9 @@ def list_acls(
 def delete(
     output: Output,
     cluster: NamedCluster,
-    allow: AllowOption = None,
-    deny: DenyOption = None,
-    user: UserOption = None,
-    operation: OperationOption = None,
-    topic: TopicOption = None,
-    group: GroupOption = None,
-    transactional_id: TransactionalIdOption = None,
-    on_cluster: ClusterFlag = False,
-    prefix: PrefixOption = False,
-    host: HostOption = None,
-    producer: ProducerOption = False,
-    consumer: ConsumerOption = False,
+    user: UserOption = (),
+    *,
+    words: AclWords,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -154,11 +121,7 @@ def delete(
 
     The same words as for add take back what it has added; what is left out may be anything.
     """
-    filters = AclWords(
-        *(allow or (), deny or (), user or (), operation or ()),
-        *(topic or (), group or (), transactional_id or (), on_cluster),
-        *(prefix, host or (), producer, consumer),
-    ).filters()
+    filters = words.filters(user)
     doomed = sorted_bindings(_deleted(output, cluster, filters, dry_run=True))
     gone: list[AclBinding] = []
     if not doomed and not output.errors:
