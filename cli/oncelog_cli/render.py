@@ -19,31 +19,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any
 
 from oncelog_cli import typed
+from oncelog_cli.documents.answer import A, Answer, Document, F, Failure
 from oncelog_cli.exits import EXIT_FAILED
 from oncelog_cli.options import Format
-
-if TYPE_CHECKING:
-    from oncelog.admin.results import Found
 
 JSON_VERSION = 1
 """The version grows when a field changes its meaning or goes; new fields may come without."""
 
 Row = Mapping[str, Any]
-
-
-class Answer(Protocol):
-    """The SDK answers so about one item."""
-
-    @property
-    def error(self) -> BaseException | None:
-        """Return why there is no answer, or None."""
-
-
-A = TypeVar("A", bound=Answer)
-F = TypeVar("F", bound="Found[Any]")
 
 
 def fields_of(item: object, names: str) -> dict[str, Any]:
@@ -99,10 +85,23 @@ class Output:
 
     def fail(self, item: str, error: BaseException | str) -> None:
         """One item failed; the command goes on with the others and exits with 1."""
-        message = str(error) or type(error).__name__
-        self.errors.append({"item": item, **error_entry(error)})
-        named = not item or item in message
-        print(f"error: {message}" if named else f"error: {item}: {message}", file=sys.stderr)
+        failure = Failure(item, error)
+        self.errors.append(failure.entry())
+        named = not item or item in failure.message
+        told = failure.message if named else f"{item}: {failure.message}"
+        print(f"error: {told}", file=sys.stderr)
+
+    def fail_each(self, failures: Iterable[Failure]) -> None:
+        """Several items failed."""
+        for failure in failures:
+            self.fail(failure.item, failure.error)
+
+    def document_of(self, answer: Answer) -> Document:
+        """Return the document of an answer, with its notes and failures told."""
+        for note in answer.notes:
+            self.note(note)
+        self.fail_each(answer.failures)
+        return answer.document
 
     def answered(self, found: F) -> F:
         """Return what was found; brokers that did not say what they have are failures."""
@@ -137,6 +136,11 @@ class Output:
             return {**row, done: False}
         self.fail(item, error)
         return {**row, done: False, "error": error.name}
+
+    def tell(self, did: str, items: Iterable[object]) -> None:
+        """Print for people a line for each item, with what was done with it or would be."""
+        for item in items:
+            self.line(f"{did} {item}")
 
     def table(
         self,
@@ -204,7 +208,7 @@ class Output:
     def abort(self, error: BaseException) -> None:
         """The command failed as a whole: its document holds nothing but errors."""
         if self.is_json and not self.finished:
-            self._print_document({}, [*self.errors, {"item": "", **error_entry(error)}])
+            self._print_document({}, [*self.errors, Failure("", error).entry()])
 
     def _print_document(self, payload: Mapping[str, Any], errors: Sequence[Any]) -> None:
         document = {"_command": self.command, "_version": JSON_VERSION, **payload}
@@ -223,24 +227,9 @@ CURRENT: ContextVar[Output | None] = ContextVar("CURRENT", default=None)
 """The output of the running command, so that an error that ends it can reach its document."""
 
 
-def error_entry(error: BaseException | str) -> dict[str, Any]:
-    """An error in a document: ``error`` is a name to decide by, ``message`` is for people."""
-    if isinstance(error, str):
-        return {"error": "FAILED", "message": error}
-    name = getattr(error, "name", None)
-    entry: dict[str, Any] = {
-        "error": name if isinstance(name, str) and name else type(error).__name__,
-        "message": str(error) or type(error).__name__,
-    }
-    definite = getattr(error, "definite", None)
-    if isinstance(definite, bool):
-        entry["definite"] = definite
-    return entry
-
-
 def report(error: BaseException) -> None:
     """Say why a command ended: a line on stderr, and the document of a command with ``--json``."""
-    print(f"error: {str(error) or type(error).__name__}", file=sys.stderr)
+    print(f"error: {Failure('', error).message}", file=sys.stderr)
     tell_document(error)
 
 
@@ -351,6 +340,11 @@ def _print_rich(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> bo
 def counted(number: int, noun: str) -> str:
     """Return ``1 record``, ``2 records``, ``1,000 records``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def partition_text(row: Row) -> str:
+    """Return ``topic-0`` for a row of a partition."""
+    return f"{row['topic']}-{row['partition']}"
 
 
 def address_text(host: str, port: int) -> str:

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.cluster_health import health
+from oncelog_cli.documents.cluster import described_cluster, described_log_dirs
 from oncelog_cli.options import OnlyBrokersOption, RegexOption, SomeTopicsArgument
-from oncelog_cli.render import PARTITION_NAME, Column, Output, address_text, fields_of, human_bytes
-
-if TYPE_CHECKING:
-    from oncelog import Admin
-    from oncelog.admin.results import LogDirDescription
+from oncelog_cli.render import PARTITION_NAME, Column, Output, address_text, human_bytes
 
 
 def _show_listeners(listeners: Mapping[str, Mapping[str, Any]]) -> str:
@@ -78,26 +75,14 @@ def describe(
 
     HTTP, with --format wide, is where a broker's metrics and probes are.
     """
-    found = cluster.ask(lambda admin: admin.describe_cluster())
-    rows = [
-        {
-            **fields_of(broker, "broker_id broker_epoch rack"),
-            "is_controller": broker.broker_id == found.controller_id,
-            "listeners": {
-                name: {"host": host, "port": port}
-                for name, (host, port) in sorted(broker.listeners.items())
-            },
-            **fields_of(broker, "state http"),
-        }
-        for broker in found.brokers
-    ]
-    output.line(f"cluster     {found.cluster_id}")
-    leader = found.controller_id if found.controller_id >= 0 else "none"
-    output.line(f"controller  {leader}, epoch {found.controller_epoch}")
+    document = cluster.ask(described_cluster)
+    controller = document["controller_id"]
+    leader = controller if controller >= 0 else "none"
+    output.line(f"cluster     {document['cluster_id']}")
+    output.line(f"controller  {leader}, epoch {document['controller_epoch']}")
     output.line()
-    output.table(BROKER_COLUMNS, rows)
-    whole = fields_of(found, "cluster_id controller_id controller_epoch")
-    output.finish({**whole, "brokers": rows})
+    output.table(BROKER_COLUMNS, document["brokers"])
+    output.finish(document)
 
 
 def log_dirs(
@@ -111,15 +96,11 @@ def log_dirs(
     ] = False,
 ) -> None:
     """Show log directories, how full they are, and what replicas take."""
-
-    async def look(admin: Admin) -> Sequence[LogDirDescription]:
-        names = await clients.topics_named(admin, topics, regex=regex) if topics else None
-        return await admin.describe_log_dirs(broker or None, topics=names)
-
-    sound = output.sound(
-        cluster.ask(look), lambda item: f"broker {item.broker_id} {item.path}".rstrip()
+    answer = cluster.ask(
+        lambda admin: described_log_dirs(admin, topics, regex=regex, brokers=broker)
     )
-    directories = [_directory(item) for item in sound]
+    document = output.document_of(answer)
+    directories = document["log_dirs"]
     if replicas:
         rows = [
             {"broker_id": row["broker_id"], "path": row["path"], **replica}
@@ -129,17 +110,4 @@ def log_dirs(
         output.table(REPLICA_COLUMNS, rows)
     else:
         output.table(DIRECTORY_COLUMNS, directories)
-    output.finish({"log_dirs": directories})
-
-
-def _directory(item: LogDirDescription) -> dict[str, Any]:
-    held = sorted(item.replicas, key=lambda replica: replica.partition)
-    fields = "size_bytes log_start_offset log_end_offset high_watermark"
-    return {
-        **fields_of(item, "broker_id path total_bytes free_bytes"),
-        "size_bytes": sum(replica.size_bytes for replica in held),
-        "replica_count": len(held),
-        "replicas": [
-            {**replica.partition._asdict(), **fields_of(replica, fields)} for replica in held
-        ],
-    }
+    output.finish(document)

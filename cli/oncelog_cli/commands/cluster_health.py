@@ -7,19 +7,18 @@ looked at. ``--style nagios`` has Nagios' codes instead: 0 ok, 1 warning, 2 crit
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.documents.cluster import health_of, snapshot
 from oncelog_cli.exits import EXIT_UNHEALTHY
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.health import (
     DISK_CRITICAL_PERCENT,
     DISK_WARNING_PERCENT,
-    ClusterSnapshot,
     HealthCheck,
     HealthLimits,
     Status,
@@ -30,14 +29,9 @@ from oncelog_cli.health import (
     wrong_ones,
 )
 from oncelog_cli.options import UsageError, parsed
-from oncelog_cli.render import Column, Output, fields_of
+from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 
-if TYPE_CHECKING:
-    from oncelog import Admin
-
-ASKED_AT_ONCE = 500
-"""Topics of which settings are asked for in one request."""
 NAGIOS_UNKNOWN = 3
 
 COLUMNS = (
@@ -131,14 +125,14 @@ def health(
         )
     else:
         checks = check_all(cluster.ask(snapshot), limits)
-    status, rows = worst(checks), [_row(check) for check in checks]
+    status, document = worst(checks), health_of(checks)
     if style is Style.PROMETHEUS:
         output.line(prometheus_text(checks))
     elif not watch:
         output.line(_word(status))
         output.line()
-        output.table(COLUMNS, rows)
-    output.finish({"healthy": status is Status.OK, "status": str(status), "checks": rows})
+        output.table(COLUMNS, document["checks"])
+    output.finish(document)
     if status is not Status.OK:
         raise typed.Exit(EXIT_UNHEALTHY)
 
@@ -157,28 +151,6 @@ def _nagios(cluster: NamedCluster, limits: HealthLimits) -> None:
         raise typed.Exit(NAGIOS_UNKNOWN) from None
     print(nagios_line(checks))
     raise typed.Exit(int(worst(checks)))
-
-
-async def snapshot(admin: Admin) -> ClusterSnapshot:
-    """Look at the cluster once."""
-    cluster = await admin.describe_cluster()
-    topics = [topic for topic in await admin.describe_topics() if topic.error is None]
-    log_dirs = await admin.describe_log_dirs([broker.broker_id for broker in cluster.brokers])
-    names = [topic.topic for topic in topics]
-    return ClusterSnapshot(cluster, topics, await min_insync_replicas(admin, names), log_dirs)
-
-
-async def min_insync_replicas(admin: Admin, topics: Sequence[str]) -> dict[str, int]:
-    """Return min.insync.replicas of topics, without topics that were deleted meanwhile."""
-    key = "min_insync_replicas"
-    found: dict[str, int] = {}
-    for first in range(0, len(topics), ASKED_AT_ONCE):
-        some = topics[first : first + ASKED_AT_ONCE]
-        for outcome in await admin.describe_configs(topics=some, keys=[key]):
-            setting = outcome.settings.get(key)
-            if outcome.error is None and setting is not None and setting.value is not None:
-                found[outcome.name] = int(setting.value)
-    return found
 
 
 async def _watch(
@@ -216,8 +188,3 @@ async def _watch(
 
 def _word(status: Status) -> str:
     return "healthy" if status is Status.OK else f"unhealthy ({status})"
-
-
-def _row(check: HealthCheck) -> dict[str, Any]:
-    status = {"check": check.name, "status": str(check.status)}
-    return {**status, **fields_of(check, "count detail items")}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.commands.cluster_health import min_insync_replicas
+from oncelog_cli.documents.cluster import min_insync_replicas
 from oncelog_cli.health import needed_isr
 from oncelog_cli.options import RegexOption, SomeTopicsArgument
 from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of

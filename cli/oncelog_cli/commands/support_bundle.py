@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from oncelog_cli import clients, typed
 from oncelog_cli.bundle import BYTES_MAX, Bundle, masked_value
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.commands.cluster_health import snapshot
 from oncelog_cli.commands.generate import metrics_addresses
+from oncelog_cli.documents.answer import fields_of
+from oncelog_cli.documents.cluster import snapshot
 from oncelog_cli.exits import CommandError
 from oncelog_cli.health import HealthLimits, check_all
 from oncelog_cli.options import DirectoryOption, UsageError, local_directory
-from oncelog_cli.render import Column, Output, fields_of
+from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
