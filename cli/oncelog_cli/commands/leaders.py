@@ -6,14 +6,13 @@ were acknowledged, so it asks first, and takes only partitions that are named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.partitions import LEADER
-from oncelog_cli.exits import CommandError
-from oncelog_cli.group_offsets import Chosen, parse_partitions
+from oncelog_cli.documents.partitions import elected_leaders, needed_elections
+from oncelog_cli.group_offsets import parse_partitions
 from oncelog_cli.options import (
     DryRunOption,
     UsageError,
@@ -22,13 +21,7 @@ from oncelog_cli.options import (
     confirm,
     parsed,
 )
-from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of
-
-if TYPE_CHECKING:
-    from oncelog import Admin, TopicPartition
-    from oncelog.admin.results import TopicDescription
-
-NOT_NEEDED = "ELECTION_NOT_NEEDED"
+from oncelog_cli.render import PARTITION_NAME, Column, Output
 
 COLUMNS = (
     *PARTITION_NAME,
@@ -67,72 +60,14 @@ def elect_leaders(
     if unclean and not topic:
         raise UsageError("--unclean may lose records: name the partitions with --topic")
     chosen = parsed("--topic", parse_partitions, topic) if topic else None
-    rows = cluster.ask(lambda admin: _candidates(admin, chosen, unclean=unclean))
+    document = cluster.ask(lambda admin: needed_elections(admin, chosen, unclean=unclean))
+    rows = document["partitions"]
     needed = [row for row in rows if row["result"] == "needed"]
     if needed and not dry_run:
         if unclean:
             names = ", ".join(f"{row['topic']}-{row['partition']}" for row in needed)
             confirm(f"Elect leaders of {names} that may lack acknowledged records?", yes)
-        cluster.ask(lambda admin: _elect(admin, needed, output, unclean=unclean))
-    output.show(COLUMNS, {"dry_run": dry_run, "unclean": unclean, "partitions": rows})
-
-
-async def _candidates(
-    admin: Admin, chosen: Chosen | None, *, unclean: bool
-) -> list[dict[str, Any]]:
-    """Return one row for each partition that was named, or that needs an election.
-
-    :raises CommandError: a partition that was named does not exist.
-    """
-    if chosen is None:
-        described: Sequence[TopicDescription] = await admin.describe_topics()
-    else:
-        names = dict.fromkeys([*chosen.topics, *(name for name, _ in chosen.partitions)])
-        described = await admin.describe_topics(names)
-    rows = []
-    seen = set()
-    for item in described:
-        if item.error is not None:
-            raise item.error
-        for part in item.partitions:
-            if chosen is not None and (item.topic, part.partition) not in chosen:
-                continue
-            seen.add((item.topic, part.partition))
-            preferred = part.replicas[0] if part.replicas else -1
-            wanted = part.leader < 0 if unclean else part.leader != preferred
-            if wanted or chosen is not None:
-                row = {"topic": item.topic, **fields_of(part, "partition leader")}
-                result = "needed" if wanted else "not needed"
-                rows.append({**row, "preferred": preferred, "result": result})
-    for name, number in chosen.partitions if chosen is not None else ():
-        if (name, number) not in seen:
-            raise CommandError(f"topic {name!r} has no partition {number}")
-    return rows
-
-
-async def _elect(
-    admin: Admin, rows: Sequence[dict[str, Any]], output: Output, *, unclean: bool
-) -> None:
-    """Ask for the elections; each row says afterwards what became of it."""
-    from oncelog import TopicPartition
-
-    by_name: dict[TopicPartition, dict[str, Any]] = {
-        TopicPartition(row["topic"], row["partition"]): row for row in rows
-    }
-    for outcome in await admin.elect_leaders(list(by_name), unclean=unclean):
-        row = by_name[TopicPartition(*outcome.partition)]
-        error = outcome.error
-        if error is None:
-            row["result"] = "elected"
-        elif error.name == NOT_NEEDED:
-            row["result"] = "not needed"
-        else:
-            row["result"] = "failed"
-            row["error"] = error.name
-            output.fail(str(outcome.partition), error)
-    described = await admin.describe_topics(dict.fromkeys(tp.topic for tp in by_name))
-    for item in described:
-        for part in item.partitions:
-            known = by_name.get(TopicPartition(item.topic, part.partition))
-            if known is not None:
-                known["leader"] = part.leader
+        document = output.document_of(
+            cluster.ask(lambda admin: elected_leaders(admin, rows, unclean=unclean))
+        )
+    output.show(COLUMNS, {**document, "dry_run": dry_run})

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.documents.cluster import min_insync_replicas
-from oncelog_cli.health import needed_isr
+from oncelog_cli.documents.partitions import listed_partitions
 from oncelog_cli.options import RegexOption, SomeTopicsArgument
-from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of
-
-if TYPE_CHECKING:
-    from oncelog import Admin
-    from oncelog.admin.results import PartitionDescription, TopicDescription
+from oncelog_cli.render import PARTITION_NAME, Column, Output
 
 app = typed.App(help="List partitions: leaders, replicas, and what is wrong with them.")
 
@@ -85,54 +79,15 @@ def list_partitions(
         "under-replicated": under_replicated,
         "not-preferred": not_preferred,
     }
-    wanted = {state for state, asked in conditions.items() if asked}
-    found, min_isr = cluster.ask(lambda admin: described(admin, topics, regex=regex))
-    rows = []
-    for topic in output.sound(found, lambda topic: topic.topic):
-        if internal or topics or not topic.internal:
-            rows += [_row(topic, item, min_isr) for item in topic.partitions]
-    rows = [
-        row
-        for row in rows
-        if (not wanted or wanted.intersection(row["states"]))
-        and (broker is None or broker in row["replicas"])
-        and (leader is None or leader == row["leader"])
-    ]
-    output.show(COLUMNS, {"partitions": rows})
-
-
-async def described(
-    admin: Admin, patterns: Sequence[str] | None, *, regex: bool
-) -> tuple[Sequence[TopicDescription], dict[str, int]]:
-    """Return the topics that are meant, and min.insync.replicas of each.
-
-    :raises CommandError: no topic is meant.
-    """
-    names = await clients.topics_named(admin, patterns, regex=regex) if patterns else None
-    found = await admin.describe_topics(names)
-    sound = [topic.topic for topic in found if topic.error is None]
-    return found, await min_insync_replicas(admin, sound)
-
-
-def _row(
-    topic: TopicDescription, item: PartitionDescription, min_isr: Mapping[str, int]
-) -> dict[str, Any]:
-    return {
-        "topic": topic.topic,
-        **fields_of(item, "partition leader leader_epoch replicas isr"),
-        "min_isr": min_isr.get(topic.topic, 1),
-        **fields_of(item, "elr last_known_elr offline_replicas"),
-        "states": states_of(item, needed_isr(min_isr, topic.topic, item)),
-    }
-
-
-def states_of(item: PartitionDescription, needed: int) -> list[str]:
-    """Return the states of a partition, the worst first; the list is empty if all is well."""
-    states = {
-        "unavailable": item.leader < 0,
-        "under-min-isr": len(item.isr) < needed,
-        "at-min-isr": len(item.isr) == needed < len(item.replicas),
-        "under-replicated": len(item.isr) < len(item.replicas),
-        "not-preferred": item.leader >= 0 and item.leader != item.replicas[0],
-    }
-    return [state for state, holds in states.items() if holds]
+    answer = cluster.ask(
+        lambda admin: listed_partitions(
+            admin,
+            topics,
+            regex=regex,
+            internal=internal,
+            states=[state for state, asked in conditions.items() if asked],
+            broker=broker,
+            leader=leader,
+        )
+    )
+    output.show(COLUMNS, output.document_of(answer))

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.delete_records import delete_records
-from oncelog_cli.commands.partitions import LEADING, OUTSIDE_ISR, described, states_of
+from oncelog_cli.commands.partitions import LEADING, OUTSIDE_ISR
 from oncelog_cli.commands.topic_clone import clone
 from oncelog_cli.commands.topic_offsets import offsets as show_offsets
+from oncelog_cli.documents.answer import Failures
+from oncelog_cli.documents.partitions import states_of, topics_and_min_isr
 from oncelog_cli.health import needed_isr
 from oncelog_cli.options import (
     DryRunOption,
@@ -176,10 +178,14 @@ def list_topics(
 ) -> None:
     """List the topics, with the health of their replicas."""
 
-    topics, min_isr = cluster.ask(lambda admin: described(admin, patterns, regex=regex))
+    failures = Failures()
+    topics, min_isr = cluster.ask(
+        lambda admin: topics_and_min_isr(admin, patterns, failures, regex=regex)
+    )
+    output.fail_each(failures)
     rows = [
         {**_summary(topic), **_against_min_isr(topic, min_isr)}
-        for topic in output.sound(topics, lambda topic: topic.topic)
+        for topic in topics
         if internal or not topic.internal or patterns
     ]
     conditions = {

@@ -6,10 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from oncelog.admin.results import PartitionDescription
-from oncelog_cli.commands.partitions import states_of
 from oncelog_protocol.types import TopicPartition
 from support.cluster import Cluster
 from support.shell import Shown, oncelog
@@ -75,18 +71,3 @@ async def test_filters(tmp_path: Path) -> None:
         assert shown.code == 1
         shown = await oncelog("partitions", "list", "-r", "none", bootstrap=servers)
         assert (shown.code, "no topic matches" in shown.err) == (1, True)
-
-
-@pytest.mark.parametrize(
-    ("leader", "isr", "needed", "states"),
-    [
-        (1, (1, 2, 3), 2, []),
-        (1, (1, 2), 2, ["at-min-isr", "under-replicated"]),
-        (2, (2,), 2, ["under-min-isr", "under-replicated", "not-preferred"]),
-        (-1, (), 1, ["unavailable", "under-min-isr", "under-replicated"]),
-        (1, (1, 2, 3), 3, []),
-    ],
-)
-async def test_states(leader: int, isr: tuple[int, ...], needed: int, states: list[str]) -> None:
-    item = PartitionDescription(0, leader, 0, (1, 2, 3), isr, ())
-    assert states_of(item, needed) == states
