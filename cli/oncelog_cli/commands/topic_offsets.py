@@ -8,19 +8,17 @@ exit code is then 1.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.documents.offsets import listed_offsets
 from oncelog_cli.offset_range import parse_time
 from oncelog_cli.options import Isolation, RegexOption, TopicsArgument, parsed
-from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of, human_time
+from oncelog_cli.render import PARTITION_NAME, Column, Output, human_time
 
 if TYPE_CHECKING:
-    from oncelog import Admin, TopicPartition
     from oncelog.admin.offset_listing import OffsetSpec
-    from oncelog.admin.results import ListedOffset
 
 COLUMNS = (
     *PARTITION_NAME,
@@ -59,18 +57,17 @@ def offsets(
 ) -> None:
     """Show an offset of each partition, as its leader knows it; by default the end."""
     place = parsed("--at", parse_place, at, int(time.time() * 1000))
-
-    async def look(admin: Admin) -> Sequence[ListedOffset]:
-        names = await clients.topics_named(admin, topics, regex=regex)
-        wanted = await _partitions(admin, names, partition, output)
-        return await admin.list_offsets(wanted, place, isolation_level=isolation.value)
-
-    found = output.sound(cluster.ask(look), lambda item: str(item.partition))
-    rows: list[dict[str, Any]] = [
-        {**item.partition._asdict(), **fields_of(item, "offset timestamp_ms leader_epoch")}
-        for item in found
-    ]
-    output.show(COLUMNS, {"at": place, "isolation_level": isolation.value, "offsets": rows})
+    answer = cluster.ask(
+        lambda admin: listed_offsets(
+            admin,
+            topics,
+            place,
+            regex=regex,
+            partitions=partition or (),
+            isolation_level=isolation.value,
+        )
+    )
+    output.show(COLUMNS, output.document_of(answer))
 
 
 def parse_place(text: str, now_ms: int) -> OffsetSpec:
@@ -91,20 +88,3 @@ def parse_place(text: str, now_ms: int) -> OffsetSpec:
             "seconds since 1970, 13: milliseconds) and a duration back from now (1h30m)"
         )
     return found
-
-
-async def _partitions(
-    admin: Admin, topics: Sequence[str], numbers: Sequence[int] | None, output: Output
-) -> list[TopicPartition]:
-    """Return these partitions of the topics, or all."""
-    from oncelog import TopicPartition
-
-    chosen = sorted(set(numbers or ()))
-    if chosen:
-        return [TopicPartition(topic, number) for topic in topics for number in chosen]
-    described = output.sound(await admin.describe_topics(topics), lambda topic: topic.topic)
-    return [
-        TopicPartition(topic.topic, item.partition)
-        for topic in described
-        for item in topic.partitions
-    ]
