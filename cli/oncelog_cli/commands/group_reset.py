@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.exits import CommandError
+from oncelog_cli.documents.answer import Answer
+from oncelog_cli.documents.group_reset import (
+    executed_reset,
+    offsets_of,
+    planned_reset,
+    reset_answer,
+)
 from oncelog_cli.group_offsets import (
     Chosen,
     Partition,
@@ -26,11 +32,10 @@ from oncelog_cli.group_offsets import (
     time_ms,
 )
 from oncelog_cli.options import GroupArgument, UsageError, complete_groups, parsed
-from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of
+from oncelog_cli.render import PARTITION_NAME, Column, Output
 
 if TYPE_CHECKING:
-    from oncelog import Admin, OffsetReset, TopicPartition
-    from oncelog.admin.group_results import ResetPlan
+    from oncelog import Admin, OffsetReset
 
 COLUMNS = (
     *PARTITION_NAME,
@@ -134,15 +139,28 @@ def reset_offsets(
     option, value = _one_of(given)
     chosen = _chosen(topic or [], all_topics, option)
     offsets = _read_file(value, group) if option == "--from-file" else None
-    elsewhere = option in ("--from-file", "--to-group")
-    where = None if elsewhere else parsed(option, _where, option, value)
-    if option == "--to-group":
-        offsets = cluster.ask(lambda admin: offsets_of(admin, value, chosen))
-
-    plan, failed = cluster.ask(
-        lambda admin: reset(admin, group, chosen, where, offsets, execute=execute)
+    place = (
+        None if option in ("--from-file", "--to-group") else parsed(option, _where, option, value)
     )
-    show_plan(plan, failed, output, execute=execute, export=export)
+
+    async def work(admin: Admin) -> Answer:
+        where = offsets or place or await offsets_of(admin, value, chosen)
+        return await reset(admin, group, chosen, where, execute=execute)
+
+    show_plan(cluster.ask(work), output, export=export)
+
+
+async def reset(
+    admin: Admin,
+    group: str,
+    chosen: Chosen | None,
+    where: OffsetReset | Mapping[Partition, int],
+    *,
+    execute: bool,
+) -> Answer:
+    """Plan a reset, and carry it out with ``execute``."""
+    plan = await planned_reset(admin, group, chosen, where)
+    return await executed_reset(admin, plan) if execute else reset_answer(plan)
 
 
 def _one_of(given: Mapping[str, Any]) -> tuple[str, Any]:
@@ -215,81 +233,17 @@ def _where(option: str, value: Any) -> OffsetReset:
             return OffsetReset.to_timestamp(max(now_ms - duration_ms(value), 0))
 
 
-async def offsets_of(admin: Admin, group: str, chosen: Chosen | None) -> dict[Partition, int]:
-    """Return another group's committed offsets of the chosen partitions.
-
-    :raises CommandError: it has committed nothing there.
-    """
-    committed = await admin.list_group_offsets(group)
-    found = {
-        (tp.topic, tp.partition): item.offset
-        for tp, item in committed.items()
-        if item is not None and (chosen is None or tp in chosen)
-    }
-    if not found:
-        raise CommandError(f"{group} has committed nothing there")
-    return found
-
-
-async def reset(
-    admin: Admin,
-    group: str,
-    chosen: Chosen | None,
-    where: OffsetReset | None,
-    offsets: Mapping[Partition, int] | None,
-    *,
-    execute: bool,
-) -> tuple[ResetPlan, dict[TopicPartition, Exception]]:
-    """Return the plan, and with ``execute`` what has failed of it.
-
-    :param offsets: where each partition goes; None: all of the chosen ones go ``where``.
-    """
-    from oncelog import TopicPartition
-
-    if offsets is not None:
-        wanted = {TopicPartition(*name): offset for name, offset in offsets.items()}
-        plan = await admin.plan_offset_reset(group, wanted)
-    else:
-        assert where is not None
-        named: dict[str, Any] = {}
-        if chosen is not None:
-            partitions = [TopicPartition(*name) for name in chosen.partitions]
-            named = {"topics": chosen.topics, "partitions": partitions}
-        plan = await admin.plan_offset_reset(group, where, **named)
-    outcomes = await admin.reset_group_offsets(plan) if execute else ()
-    return plan, {each.partition: each.error for each in outcomes if each.error is not None}
-
-
-def show_plan(
-    plan: ResetPlan,
-    failed: Mapping[TopicPartition, Exception],
-    output: Output,
-    *,
-    execute: bool,
-    export: bool,
-) -> None:
-    rows = []
-    for row in plan.rows:
-        tp = row.partition
-        if row.new is None:
-            output.fail(str(tp), row.note)
-        elif tp in failed:
-            output.fail(str(tp), failed[tp])
-        rows.append(
-            {
-                **tp._asdict(),
-                "old": row.current,
-                **fields_of(row, "new log_start_offset end_offset note"),
-                "reset": execute and row.new is not None and tp not in failed,
-            }
-        )
+def show_plan(answer: Answer, output: Output, *, export: bool) -> None:
+    document = output.document_of(answer)
+    rows = document["offsets"]
     if export:
-        for tp, offset in plan.offsets.items():
-            output.line(csv_line(tp.topic, tp.partition, offset))
+        for row in rows:
+            if row["new"] is not None:
+                output.line(csv_line(row["topic"], row["partition"], row["new"]))
     else:
         output.table(COLUMNS, rows)
     if not rows:
-        output.note(f"{plan.group_id} has committed nothing: name partitions with -t")
-    elif not execute:
+        output.note(f"{document['group']} has committed nothing: name partitions with -t")
+    elif not document["executed"]:
         output.note("nothing was changed: add --execute to do it")
-    output.finish({"group": plan.group_id, "executed": execute, "offsets": rows})
+    output.finish(document)

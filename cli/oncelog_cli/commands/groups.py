@@ -7,13 +7,23 @@ may lack some never looks complete. What destroys asks first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.commands.group_reset import offsets_of, reset, reset_offsets, show_plan
-from oncelog_cli.group_offsets import parse_partitions, partitions_text
+from oncelog_cli.commands.group_reset import reset, reset_offsets, show_plan
+from oncelog_cli.documents.answer import Answer
+from oncelog_cli.documents.group_reset import offsets_of
+from oncelog_cli.documents.groups import (
+    deleted_groups,
+    deleted_offsets,
+    described_groups,
+    doomed_groups,
+    doomed_offsets,
+    listed_groups,
+)
+from oncelog_cli.group_offsets import parse_partitions
 from oncelog_cli.options import (
     DryRunOption,
     GroupArgument,
@@ -23,12 +33,10 @@ from oncelog_cli.options import (
     confirm,
     parsed,
 )
-from oncelog_cli.patterns import among, matching, some_found
-from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of, human_time
+from oncelog_cli.render import PARTITION_NAME, Column, Output, human_time, partition_text
 
 if TYPE_CHECKING:
-    from oncelog import Admin, TopicPartition
-    from oncelog.admin.group_results import GroupDescription, MemberDescription, ResetPlan
+    from oncelog import Admin
 
 app = typed.App(help="List, describe and delete consumer groups, and reset their offsets.")
 
@@ -79,10 +87,6 @@ MEMBER_COLUMNS = (
     Column("SUBSCRIBED", "topics", wide=True),
     Column("ASSIGNMENT", "assignment", wide=True),
 )
-OFFSET_FIELDS = (
-    "offset", "end_offset", "log_start_offset", "lag", "leader_epoch", "metadata",
-    "commit_timestamp",
-)  # fmt: skip
 DELETED_COLUMNS = (Column("GROUP", "group"), Column("DELETED", "deleted"), Column("ERROR", "error"))
 DELETED_OFFSET_COLUMNS = (*PARTITION_NAME, *DELETED_COLUMNS[1:])
 
@@ -108,27 +112,10 @@ def list_groups(
 
     States are Empty, PreparingRebalance, CompletingRebalance, Stable and Dead.
     """
-
-    listed = output.answered(cluster.ask(lambda admin: admin.list_groups(states=state or ())))
-    wanted = among([group.group_id for group in listed], patterns, regex=regex)
-    fields = "state member_count coordinator protocol_type"
-    rows = [
-        {"group": group.group_id, **fields_of(group, fields)}
-        for group in listed
-        if group.group_id in wanted
-    ]
-    output.show(LIST_COLUMNS, {"groups": rows})
-
-
-async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:
-    """Return the groups that are meant.
-
-    :raises CommandError: none is.
-    """
-    known: list[str] = []
-    if regex:
-        known = [group.group_id for group in output.answered(await admin.list_groups())]
-    return some_found("group", matching(known, patterns, regex=regex), patterns)
+    answer = cluster.ask(
+        lambda admin: listed_groups(admin, patterns, regex=regex, states=state or ())
+    )
+    output.show(LIST_COLUMNS, output.document_of(answer))
 
 
 # ------------------------------------------------------------------------------ describe
@@ -161,82 +148,24 @@ def describe(
     Lag is counted by the brokers, from the committed offset to the end of the partition. A dash is
     what is not known: nothing committed, or a leader that did not answer. JSON holds all views.
     """
-
-    async def look(admin: Admin) -> Sequence[GroupDescription]:
-        return await admin.describe_groups(await _names(admin, groups, regex, output))
-
-    sound = output.sound(cluster.ask(look), lambda group: group.group_id)
-    documents = [_described(group) for group in sound]
+    document = output.document_of(
+        cluster.ask(lambda admin: described_groups(admin, groups, regex=regex))
+    )
+    found = document["groups"]
     if verbose:
         members = state = offsets = True
         output.widen()
     if state:
-        output.table(STATE_COLUMNS, documents, detail=offsets or members or by_topic)
+        output.table(STATE_COLUMNS, found, detail=offsets or members or by_topic)
     if by_topic:
-        rows = [row for document in documents for row in document["topics"]]
+        rows = [row for group in found for row in group["topics"]]
         output.table(TOPIC_COLUMNS, rows, detail=offsets or members)
     elif offsets or members or not state:
-        for number, document in enumerate(documents):
+        for number, group in enumerate(found):
             if number or state:
                 output.line()
-            _show(document, output, offsets=offsets or not members, members=members)
-    output.finish({"groups": documents})
-
-
-def _described(group: GroupDescription) -> dict[str, Any]:
-    owners: dict[TopicPartition, MemberDescription] = {
-        tp: member for member in group.members for tp in member.partitions
-    }
-    rows: dict[TopicPartition, dict[str, Any]] = {}
-    for item in group.offsets:
-        rows[item.partition] = {
-            "offset": item.committed.offset,
-            **fields_of(item, "end_offset log_start_offset lag"),
-            **fields_of(item.committed, "leader_epoch metadata commit_timestamp"),
-        }
-    for tp in owners:  # assigned, and nothing committed yet
-        rows.setdefault(tp, dict.fromkeys(OFFSET_FIELDS))
-    return {
-        "group": group.group_id,
-        **fields_of(group, "state generation_id protocol_type"),
-        "assignor": group.protocol_name,
-        **fields_of(group, "leader coordinator lag"),
-        "member_count": len(group.members),
-        "members": [_member(member) for member in group.members],
-        "topics": _by_topic(group.group_id, rows),
-        "offsets": [_partition(tp, rows[tp], owners.get(tp)) for tp in sorted(rows)],
-    }
-
-
-def _by_topic(group: str, rows: Mapping[TopicPartition, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the sums of each topic; a lag that is not known is not counted as none."""
-    found: list[dict[str, Any]] = []
-    for topic in dict.fromkeys(tp.topic for tp in sorted(rows)):
-        lags = [row["lag"] for tp, row in rows.items() if tp.topic == topic]
-        known = [lag for lag in lags if lag is not None]
-        row = {"group": group, "topic": topic, "partition_count": len(lags)}
-        found.append({**row, "lag": sum(known) if known else None})
-    return found
-
-
-def _partition(
-    tp: TopicPartition, row: Mapping[str, Any], owner: MemberDescription | None
-) -> dict[str, Any]:
-    return {
-        **tp._asdict(),
-        **row,
-        "member": None if owner is None else str(owner),
-        "client_id": None if owner is None else owner.client_id,
-        "client_host": None if owner is None else owner.client_host,
-    }
-
-
-def _member(member: MemberDescription) -> dict[str, Any]:
-    return {
-        **fields_of(member, "member_id group_instance_id client_id client_host topics"),
-        "partitions": [tp._asdict() for tp in sorted(member.partitions)],
-        "assignment": partitions_text(member.partitions),
-    }
+            _show(group, output, offsets=offsets or not members, members=members)
+    output.finish(document)
 
 
 def _show(document: Mapping[str, Any], output: Output, *, offsets: bool, members: bool) -> None:
@@ -270,12 +199,11 @@ def clone(
 ) -> None:
     """Give a group the committed offsets of another one; it must have no members."""
 
-    async def work(admin: Admin) -> tuple[ResetPlan, Mapping[TopicPartition, Exception]]:
+    async def work(admin: Admin) -> Answer:
         offsets = await offsets_of(admin, source, None)
-        return await reset(admin, target, None, None, offsets, execute=not dry_run)
+        return await reset(admin, target, None, offsets, execute=not dry_run)
 
-    plan, failed = cluster.ask(work)
-    show_plan(plan, failed, output, execute=not dry_run, export=False)
+    show_plan(cluster.ask(work), output, export=False)
 
 
 # ------------------------------------------------------------------------------ delete
@@ -294,37 +222,20 @@ def delete(
     dry_run: DryRunOption = False,
 ) -> None:
     """Forget groups that have no members, and their offsets."""
-    from oncelog.admin.group_results import GroupHasMembersError
-
-    async def find(admin: Admin) -> Sequence[GroupDescription]:
-        names = await _names(admin, groups, regex, output)
-        return await admin.describe_groups(names, include_offsets=False)
-
-    quiet = "GROUP_ID_NOT_FOUND" if if_exists else ""
-    names = []
-    for group in cluster.ask(find):
-        error = group.error
-        if error is None and group.members:
-            output.fail(group.group_id, GroupHasMembersError(group.group_id, group.members))
-        elif error is None:
-            names.append(group.group_id)
-        elif error.name == quiet:
-            output.line(f"{group.group_id} does not exist")
-        else:
-            output.fail(group.group_id, error)
-    rows = [{"group": name, "deleted": False} for name in names]
+    plan = cluster.ask(lambda admin: doomed_groups(admin, groups, regex=regex, if_exists=if_exists))
+    document = output.document_of(plan)
+    for name in plan.missing:
+        output.line(f"{name} does not exist")
+    names = [row["group"] for row in document["groups"]]
     if dry_run:
-        for name in names:
-            output.line(f"would delete {name}")
+        output.tell("would delete", names)
     elif names:
         confirm(f"Delete {', '.join(names)} with all committed offsets?", yes)
-        rows = [
-            output.outcome(
-                {"group": each.group_id}, "deleted", each.group_id, each.error, quiet=quiet
-            )
-            for each in cluster.ask(lambda admin: admin.delete_groups(names))
-        ]
-    output.finish({"dry_run": dry_run, "groups": rows}, DELETED_COLUMNS)
+        answer = cluster.ask(lambda admin: deleted_groups(admin, names, if_exists=if_exists))
+        document = output.document_of(answer)
+        gone = (row["group"] for row in document["groups"] if row["deleted"])
+        output.tell("deleted", gone)
+    output.finish({**document, "dry_run": dry_run}, DELETED_COLUMNS)
 
 
 @app.command("delete-offsets")
@@ -343,23 +254,15 @@ def delete_offsets(
 ) -> None:
     """Forget what a group has committed for topics that none of its members is subscribed to."""
     chosen = parsed("--topic", parse_partitions, topic)
-    committed = sorted(cluster.ask(lambda admin: admin.list_group_offsets(group)))
-    for name, number in chosen.partitions:
-        if (name, number) not in committed:
-            output.fail(f"{name}-{number}", f"{group} has no offset for {name}-{number}")
-    for name in chosen.topics:
-        if not any(tp.topic == name for tp in committed):
-            output.fail(name, f"{group} has no offsets for {name}")
-    found = [tp for tp in committed if tp in chosen]
-    rows = [{**tp._asdict(), "deleted": False} for tp in found]
+    document = output.document_of(cluster.ask(lambda admin: doomed_offsets(admin, group, chosen)))
+    rows = document["offsets"]
     if dry_run:
-        for tp in found:
-            output.line(f"would delete the offset of {tp}")
-    elif found:
-        confirm(f"Delete {len(found)} committed offsets of {group}?", yes)
-        outcomes = cluster.ask(lambda admin: admin.delete_group_offsets(group, found))
-        rows = [
-            output.outcome(row, "deleted", str(each.partition), each.error, of="the offset of ")
-            for row, each in zip(rows, outcomes, strict=True)
-        ]
-    output.finish({"dry_run": dry_run, "group": group, "offsets": rows}, DELETED_OFFSET_COLUMNS)
+        output.tell("would delete the offset of", map(partition_text, rows))
+    elif rows:
+        confirm(f"Delete {len(rows)} committed offsets of {group}?", yes)
+        document = output.document_of(
+            cluster.ask(lambda admin: deleted_offsets(admin, group, rows))
+        )
+        gone = (row for row in document["offsets"] if row["deleted"])
+        output.tell("deleted the offset of", map(partition_text, gone))
+    output.finish({**document, "dry_run": dry_run}, DELETED_OFFSET_COLUMNS)
