@@ -21,11 +21,10 @@ from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.transactions import (
     SHARED_COLUMNS,
-    described_transactions,
-    listed_shared,
     show_transactions,
 )
-from oncelog_cli.exits import CommandError
+from oncelog_cli.documents.answer import fields_of
+from oncelog_cli.documents.transactions import described_shared, listed_shared
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.options import (
     IdsArgument,
@@ -34,7 +33,7 @@ from oncelog_cli.options import (
     complete_transactional_ids,
     parsed,
 )
-from oncelog_cli.render import Output, fields_of
+from oncelog_cli.render import Output
 from oncelog_cli.runner import run
 from oncelog_cli.tickets import read_receipt, read_ticket
 
@@ -133,8 +132,8 @@ def list_shared(
     regex: RegexOption = False,
 ) -> None:
     """List the ids of shared transactions: state, tag, last committed tag, writers."""
-    shared = cluster.ask(lambda admin: listed_shared(admin, patterns or (), regex, output))
-    output.show(SHARED_COLUMNS, {"transactions": shared})
+    answer = cluster.ask(lambda admin: listed_shared(admin, patterns, regex=regex))
+    output.show(SHARED_COLUMNS, output.document_of(answer))
 
 
 def _ticket(text: str, cluster: NamedCluster) -> Ticket:
@@ -170,14 +169,8 @@ def describe(
     regex: RegexOption = False,
 ) -> None:
     """Show shared transactions: state, tag, last committed tag, writers and where they wrote."""
-    documents = cluster.ask(
-        lambda admin: described_transactions(admin, transactional_ids, regex, output)
+    document = output.document_of(
+        cluster.ask(lambda admin: described_shared(admin, transactional_ids, regex=regex))
     )
-    shared = [document for document in documents if document["shared"]]
-    for document in documents:
-        if not document["shared"] and not regex:
-            output.fail(document["transactional_id"], "it is no id of shared transactions")
-    if not shared and not output.errors:
-        raise CommandError(f"no shared transaction matches {' or '.join(transactional_ids)}")
-    show_transactions(shared, output, SHARED_COLUMNS)
-    output.finish({"transactions": shared})
+    show_transactions(document["transactions"], output, SHARED_COLUMNS)
+    output.finish(document)

@@ -8,12 +8,20 @@ asks first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.group_offsets import duration_ms, parse_partitions, partitions_text
+from oncelog_cli.documents.transactions import (
+    aborted_transaction,
+    described_transactions,
+    doomed_producers,
+    fenced_producers,
+    hanging_transactions,
+    listed_transactions,
+)
+from oncelog_cli.group_offsets import duration_ms, parse_partitions
 from oncelog_cli.options import (
     DryRunOption,
     Format,
@@ -26,12 +34,7 @@ from oncelog_cli.options import (
     confirm,
     parsed,
 )
-from oncelog_cli.patterns import among, matching, some_found
-from oncelog_cli.render import PARTITION_NAME, Column, Output, fields_of, human_time
-
-if TYPE_CHECKING:
-    from oncelog import Admin, TopicPartition
-    from oncelog.admin.transaction_results import HangingTransaction, TransactionDescription
+from oncelog_cli.render import PARTITION_NAME, Column, Output, human_time
 
 app = typed.App(help="List and describe transactions, find those that hang, and end them.")
 
@@ -120,35 +123,17 @@ def list_transactions(
     States are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit and CompleteAbort.
     """
     older_than_ms = None if older_than is None else parsed("--older-than", duration_ms, older_than)
-    listed = cluster.ask(
-        lambda admin: admin.list_transactions(
-            states=state or (), producer_ids=producer_id or (), older_than_ms=older_than_ms
+    answer = cluster.ask(
+        lambda admin: listed_transactions(
+            admin,
+            patterns,
+            regex=regex,
+            states=state or (),
+            producer_ids=producer_id or (),
+            older_than_ms=older_than_ms,
         )
     )
-    names = [item.transactional_id for item in output.answered(listed)]
-    wanted = among(names, patterns, regex=regex)
-    rows = [
-        {
-            **fields_of(item, "transactional_id state producer_id shared"),
-            "kind": "shared" if item.shared else "ordinary",
-            "coordinator": item.coordinator,
-        }
-        for item in listed
-        if item.transactional_id in wanted
-    ]
-    output.show(LIST_COLUMNS, {"transactions": rows})
-
-
-async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:
-    """Return the transactional ids that are meant.
-
-    :raises CommandError: none is.
-    """
-    known: list[str] = []
-    if regex:
-        listed = output.answered(await admin.list_transactions())
-        known = [item.transactional_id for item in listed]
-    return some_found("transactional id", matching(known, patterns, regex=regex), patterns)
+    output.show(LIST_COLUMNS, output.document_of(answer))
 
 
 # ------------------------------------------------------------------------------ describe
@@ -162,40 +147,11 @@ def describe(
     regex: RegexOption = False,
 ) -> None:
     """Show what transactional ids are doing: state, producer, age, partitions, writers."""
-    documents = cluster.ask(
-        lambda admin: described_transactions(admin, transactional_ids, regex, output)
+    document = output.document_of(
+        cluster.ask(lambda admin: described_transactions(admin, transactional_ids, regex=regex))
     )
-    show_transactions(documents, output)
-    output.finish({"transactions": documents})
-
-
-async def described_transactions(
-    admin: Admin, patterns: Sequence[str], regex: bool, output: Output
-) -> list[dict[str, Any]]:
-    """Return one document a transactional id; those that failed are reported.
-
-    :raises CommandError: none is meant.
-    """
-    names = await _names(admin, patterns, regex, output)
-    return [_document(item) for item in await _known(admin, names, output)]
-
-
-async def listed_shared(
-    admin: Admin, patterns: Sequence[str], regex: bool, output: Output
-) -> list[dict[str, Any]]:
-    """Return one document for each id of shared transactions; failures are reported."""
-    listed = output.answered(await admin.list_transactions())
-    names = [item.transactional_id for item in listed if item.shared]
-    wanted = among(names, patterns, regex=regex)
-    return [_document(item) for item in await _known(admin, wanted, output)]
-
-
-async def _known(
-    admin: Admin, names: Sequence[str], output: Output
-) -> list[TransactionDescription]:
-    """Return the descriptions of those that can be described; the others have failed."""
-    described = await admin.describe_transactions(names) if names else ()
-    return output.sound(described, lambda item: item.transactional_id)
+    show_transactions(document["transactions"], output)
+    output.finish(document)
 
 
 def show_transactions(
@@ -222,28 +178,6 @@ def show_transactions(
         if each["writers"]:
             output.line()
             output.table(WRITER_COLUMNS, each["writers"], title=f"{each['transactional_id']}:")
-
-
-def _document(item: TransactionDescription) -> dict[str, Any]:
-    return {
-        **fields_of(item, "transactional_id state coordinator producer_id producer_epoch"),
-        **fields_of(item, "timeout_ms start_ms"),
-        **_partitions(item.partitions),
-        **fields_of(item, "shared ordinal tag last_committed_tag"),
-        "writer_count": len(item.writers),
-        "writers": [
-            {**fields_of(writer, "writer producer_id"), **_partitions(writer.partitions)}
-            for writer in item.writers
-        ],
-    }
-
-
-def _partitions(partitions: Iterable[TopicPartition]) -> dict[str, Any]:
-    named = sorted(partitions)
-    return {
-        "partitions": [tp._asdict() for tp in named],
-        "partition_names": partitions_text(named) or None,
-    }
 
 
 # ------------------------------------------------------------------------------ find-hanging
@@ -282,36 +216,11 @@ def find_hanging(
     ends it. What a coordinator knows ends by itself, at its time-out.
     """
     timeout_ms = parsed("--max-transaction-timeout", duration_ms, max_timeout)
-    chosen = parsed("--topic", parse_partitions, topic or ())
-    from oncelog import TopicPartition
-
-    partitions = [TopicPartition(*item) for item in chosen.partitions]
-    found = cluster.ask(
-        lambda admin: admin.find_hanging_transactions(
-            partitions if topic else None,
-            topics=chosen.topics if topic else None,
-            broker_id=broker,
-            max_transaction_timeout_ms=timeout_ms,
-        )
+    chosen = parsed("--topic", parse_partitions, topic) if topic else None
+    answer = cluster.ask(
+        lambda admin: hanging_transactions(admin, chosen, broker=broker, max_timeout_ms=timeout_ms)
     )
-    for error in found.errors:
-        output.fail("", error)
-    if found.undecided:
-        output.answered(found)
-        count = len(found.undecided)
-        output.fail("", f"{count} more may hang: not all coordinators could be asked")
-    rows = [_hanging(item) for item in found]
-    output.show(HANGING_COLUMNS, {"transactions": rows})
-
-
-def _hanging(item: HangingTransaction) -> dict[str, Any]:
-    producer = "producer_id producer_epoch last_timestamp_ms coordinator_epoch"
-    return {
-        **item.partition._asdict(),
-        "start_offset": item.start_offset,
-        **fields_of(item.producer, producer),
-        "transactional_id": item.transactional_id,
-    }
+    output.show(HANGING_COLUMNS, output.document_of(answer))
 
 
 # ------------------------------------------------------------------------------ abort, fence
@@ -350,21 +259,21 @@ def abort(
 
     from oncelog import TopicPartition
 
-    aborted = cluster.ask(
-        lambda admin: admin.abort_transaction(
+    document = cluster.ask(
+        lambda admin: aborted_transaction(
+            admin,
             TopicPartition(topic, partition),
             producer_id=producer_id,
             start_offset=start_offset,
-            validate_only=dry_run,
+            dry_run=dry_run,
         )
     )
-    by = aborted.transactional_id
-    ended = fields_of(aborted, "producer_id producer_epoch transactional_id")
-    row = {"topic": topic, "partition": partition, **ended}
+    aborted = document["aborted"]
+    by = aborted["transactional_id"]
     how = "by a marker in this partition" if by is None else f"by the coordinator of {by}"
     done = "would abort" if dry_run else "aborted"
-    output.line(f"{done} the transaction of producer {aborted.producer_id}, {how}")
-    output.finish({"dry_run": dry_run, "aborted": row}, ABORTED_COLUMNS, [row])
+    output.line(f"{done} the transaction of producer {aborted['producer_id']}, {how}")
+    output.finish(document, ABORTED_COLUMNS, [aborted])
 
 
 @app.command()
@@ -377,22 +286,15 @@ def fence(
     dry_run: DryRunOption = False,
 ) -> None:
     """Abort the open transactions of transactional ids, and shut their present producers out."""
-
-    async def find(admin: Admin) -> list[str]:
-        # An id that is not known yet would come to be by fencing it.
-        known = await _known(admin, await _names(admin, transactional_ids, regex, output), output)
-        return [item.transactional_id for item in known]
-
-    names = cluster.ask(find)
-    rows: list[dict[str, Any]] = [{"transactional_id": name, "fenced": False} for name in names]
+    document = output.document_of(
+        cluster.ask(lambda admin: doomed_producers(admin, transactional_ids, regex=regex))
+    )
+    names = [row["transactional_id"] for row in document["transactions"]]
     if dry_run:
-        for name in names:
-            output.line(f"would fence {name}")
+        output.tell("would fence", names)
     elif names:
         confirm(f"Abort what is open of {', '.join(names)}, and fence the producers?", yes)
-        rows = []
-        for each in cluster.ask(lambda admin: admin.fence_producers(names)):
-            row: dict[str, Any] = {"transactional_id": each.transactional_id, "fenced": False}
-            row |= fields_of(each, "producer_id producer_epoch")
-            rows.append(output.outcome(row, "fenced", each.transactional_id, each.error))
-    output.finish({"dry_run": dry_run, "transactions": rows}, FENCED_COLUMNS)
+        document = output.document_of(cluster.ask(lambda admin: fenced_producers(admin, names)))
+        fenced = (row for row in document["transactions"] if row["fenced"])
+        output.tell("fenced", (row["transactional_id"] for row in fenced))
+    output.finish({**document, "dry_run": dry_run}, FENCED_COLUMNS)
