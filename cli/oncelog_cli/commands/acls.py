@@ -30,6 +30,7 @@ from oncelog_cli.acl_options import (
 )
 from oncelog_cli.acl_remarks import Remarks, Surroundings, look_around, remarks_on
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.documents.answer import Failures
 from oncelog_cli.options import DryRunOption, UsageError, YesOption, confirm, parsed
 from oncelog_cli.render import Column, Output, counted
 
@@ -54,12 +55,15 @@ def add(
     """Allow or deny users something. One that is there already stays as it is."""
     wished = words.bindings()
 
+    failures = Failures()
+
     async def create(admin: Admin) -> tuple[list[AclBinding], _Look]:
         outcomes = await admin.create_acls(wished, validate_only=dry_run)
-        sound = output.sound(outcomes, lambda each: each.binding.sentence())
+        sound = failures.sound(outcomes, lambda each: each.binding.sentence())
         return [each.binding for each in sound], await _look(admin)
 
     created, look = cluster.ask(create)
+    output.fail_each(failures)
     _say(output, "would add" if dry_run else "added", created)
     remarks = _remarked(output, created, [*look.acls, *created], look.around)
     rows = [{**row_of(each), "added": not dry_run} for each in created]
@@ -309,8 +313,10 @@ def _deleted(
     output: Output, cluster: NamedCluster, filters: Sequence[AclBindingFilter], *, dry_run: bool
 ) -> list[AclBinding]:
     """Return what filters choose; it is deleted unless ``dry_run``."""
+    failures = Failures()
     deletions = cluster.ask(lambda admin: admin.delete_acls(filters, validate_only=dry_run))
-    sound = output.sound(deletions, lambda each: "filter")
+    sound = failures.sound(deletions, lambda each: "filter")
+    output.fail_each(failures)
     return [binding for each in sound for binding in each.bindings]
 
 
@@ -324,11 +330,13 @@ def _applied(
     """Return what was added and what was deleted; where something is refused nothing is deleted."""
     from oncelog import AclBindingFilter
 
+    failures = Failures()
+
     async def change(admin: Admin) -> tuple[list[AclBinding], list[AclBinding]]:
         outcomes = await admin.create_acls(missing, validate_only=dry_run)
-        sound = output.sound(outcomes, lambda each: each.binding.sentence())
+        sound = failures.sound(outcomes, lambda each: each.binding.sentence())
         added = [each.binding for each in sound]
-        if output.errors:
+        if failures:
             return added, []
         filters = [
             AclBindingFilter(
@@ -337,10 +345,12 @@ def _applied(
             for each in doomed
         ]
         deletions = await admin.delete_acls(filters, validate_only=dry_run)
-        gone = output.sound(deletions, lambda each: "filter")
+        gone = failures.sound(deletions, lambda each: "filter")
         return added, [binding for each in gone for binding in each.bindings]
 
-    return cluster.ask(change)
+    added, gone = cluster.ask(change)
+    output.fail_each(failures)
+    return added, gone
 
 
 def _read(file: str) -> list[AclBinding]:

@@ -6,11 +6,11 @@ environment; ``--default`` means all brokers. A resource that fails does not sto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.documents.configs import altered_configs, described_configs, resource_label
 from oncelog_cli.options import (
     DryRunOption,
     RegexOption,
@@ -18,11 +18,7 @@ from oncelog_cli.options import (
     complete_topics,
     set_and_deleted,
 )
-from oncelog_cli.render import Column, Output, fields_of
-
-if TYPE_CHECKING:
-    from oncelog import Admin
-    from oncelog.admin.results import ConfigOutcome
+from oncelog_cli.render import Column, Output
 
 app = typed.App(help="Describe and alter settings of topics and of running brokers.")
 
@@ -76,23 +72,12 @@ def describe(
     """
     _check_named(topic, broker, default)
     keys = [name.replace(".", "_") for name in key] if key else None
-
-    async def look(admin: Admin) -> Sequence[ConfigOutcome]:
-        names = await _topics(admin, topic or [], regex)
-        return await admin.describe_configs(
-            topics=names, brokers=_brokers(broker, default), keys=keys
+    answer = cluster.ask(
+        lambda admin: described_configs(
+            admin, topic or (), _brokers(broker, default), regex=regex, keys=keys, every=every
         )
-
-    rows = []
-    for outcome in cluster.ask(look):
-        if outcome.error is not None:
-            output.fail(outcome.name, outcome.error)
-            continue
-        for wanted in keys or ():
-            if wanted not in outcome.settings:
-                output.fail(_label(outcome), f"there is no setting {wanted!r} of {_label(outcome)}")
-        rows += _rows(outcome, every=every or keys is not None)
-    output.show(COLUMNS, {"configs": rows})
+    )
+    output.show(COLUMNS, output.document_of(answer))
 
 
 def _check_named(topics: list[str] | None, brokers: list[int] | None, default: bool) -> None:
@@ -102,28 +87,6 @@ def _check_named(topics: list[str] | None, brokers: list[int] | None, default: b
 
 def _brokers(named: list[int] | None, default: bool) -> list[int | None]:
     return [*(named or ()), *([None] if default else [])]
-
-
-async def _topics(admin: Admin, patterns: Sequence[str], regex: bool) -> list[str]:
-    return await clients.topics_named(admin, patterns, regex=regex) if patterns else []
-
-
-def _label(outcome: ConfigOutcome) -> str:
-    if outcome.kind == "broker":
-        return f"broker {outcome.name}" if outcome.name else "all brokers"
-    return f"{outcome.kind} {outcome.name}"
-
-
-def _rows(outcome: ConfigOutcome, *, every: bool) -> list[dict[str, Any]]:
-    return [
-        {
-            "resource": _label(outcome),
-            **fields_of(outcome, "kind name"),
-            **fields_of(setting, "key value source read_only documentation"),
-        }
-        for setting in sorted(outcome.settings.values(), key=lambda setting: setting.key)
-        if every or setting.source != "default"
-    ]
 
 
 # ------------------------------------------------------------------------------ alter
@@ -160,26 +123,13 @@ def alter(
     entries = set_and_deleted(assignments or (), delete or ())
     if not entries:
         raise UsageError("say what to change: --config or --delete-config")
-
-    async def change(admin: Admin) -> list[ConfigOutcome]:
-        changed: list[ConfigOutcome] = []
-        names = await _topics(admin, topic or [], regex)
-        if names:
-            changes = dict.fromkeys(names, entries)
-            changed += await admin.alter_configs(changes, validate_only=dry_run)
-        if ids := _brokers(broker, default):
-            of_brokers = dict.fromkeys(ids, entries)
-            changed += await admin.alter_broker_configs(of_brokers, validate_only=dry_run)
-        return changed
-
-    rows = []
-    for outcome in cluster.ask(change):
-        row = fields_of(outcome, "kind name")
-        row["altered"] = outcome.error is None and not dry_run
-        if outcome.error is None:
-            output.line(f"{'would alter' if dry_run else 'altered'} {_label(outcome)}")
-        else:
-            output.fail(outcome.name, outcome.error)
-            row["error"] = outcome.error.name
-        rows.append(row)
-    output.finish({"dry_run": dry_run, "configs": rows})
+    answer = cluster.ask(
+        lambda admin: altered_configs(
+            admin, entries, topic or (), _brokers(broker, default), regex=regex, dry_run=dry_run
+        )
+    )
+    document = output.document_of(answer)
+    sound = [row for row in document["configs"] if "error" not in row]
+    labels = [resource_label(row["kind"], row["name"]) for row in sound]
+    output.tell("would alter" if dry_run else "altered", labels)
+    output.finish(document)

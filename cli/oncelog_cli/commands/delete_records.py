@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
+from typing import Annotated, TextIO
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.group_reset import read_offsets_file
-from oncelog_cli.exits import CommandError
+from oncelog_cli.documents.record_deletion import (
+    WantedDeletion,
+    deleted_records,
+    planned_deletion,
+)
 from oncelog_cli.group_offsets import Chosen, Partition, parse_partitions, read_csv
-from oncelog_cli.offset_range import Base, HeldOffsets, RangePoint, parse_range, resolve_start
+from oncelog_cli.offset_range import parse_range
 from oncelog_cli.options import (
     DryRunOption,
     UsageError,
@@ -27,10 +30,6 @@ from oncelog_cli.options import (
     parsed,
 )
 from oncelog_cli.render import PARTITION_NAME, Column, Output, counted
-from oncelog_cli.runner import run
-
-if TYPE_CHECKING:
-    from oncelog import Admin, Consumer, TopicPartition
 
 COLUMNS = (
     *PARTITION_NAME,
@@ -75,7 +74,8 @@ def delete_records(
     are compacted and nothing else keep their records.
     """
     wanted = _wanted(topics or [], before, from_file)
-    rows = run(_plan(cluster.servers, wanted, output))
+    plan = output.document_of(cluster.ask(lambda admin: planned_deletion(admin, wanted)))
+    rows = plan["partitions"]
     doomed = [row for row in rows if row["offsets"]]
     if not dry_run and doomed:
         count = sum(row["offsets"] for row in doomed)
@@ -83,19 +83,11 @@ def delete_records(
             f"Delete {counted(count, 'offset')} in {counted(len(doomed), 'partition')} for good?",
             yes,
         )
-        cluster.ask(lambda admin: _delete(admin, doomed, output))
-    output.show(COLUMNS, {"dry_run": dry_run, "partitions": rows})
+        plan = output.document_of(cluster.ask(lambda admin: deleted_records(admin, rows)))
+    output.show(COLUMNS, {**plan, "dry_run": dry_run})
 
 
-class _Wanted(NamedTuple):
-    """These partitions are meant, up to one point or each up to an offset."""
-
-    chosen: Chosen
-    point: RangePoint | None
-    offsets: Mapping[Partition, int]
-
-
-def _wanted(topics: list[str], before: str | None, from_file: Path | None) -> _Wanted:
+def _wanted(topics: list[str], before: str | None, from_file: Path | None) -> WantedDeletion:
     """Return the partitions that the command line or the file names.
 
     :raises UsageError: not said, or said twice.
@@ -104,14 +96,14 @@ def _wanted(topics: list[str], before: str | None, from_file: Path | None) -> _W
         if topics or before is not None:
             raise UsageError("--from-file names partitions and offsets itself")
         offsets = _read_file(from_file)
-        return _Wanted(Chosen(partitions=tuple(offsets)), None, offsets)
+        return WantedDeletion(Chosen(partitions=tuple(offsets)), None, offsets)
     if not topics or before is None:
         raise UsageError("say which topics, and --before what; or give --from-file")
     chosen = parsed("", parse_partitions, topics)
     asked = parsed("", parse_range, before, int(time.time() * 1000))
     if asked.end is not None:
         raise UsageError(f"--before {before!r} is a range: give one point")
-    return _Wanted(chosen, asked.start, {})
+    return WantedDeletion(chosen, asked.start, {})
 
 
 def _read_file(path: Path) -> dict[Partition, int]:
@@ -149,68 +141,3 @@ def _parse_json(text: str) -> dict[Partition, int]:
             raise ValueError(f"{name[0]}-{name[1]} is named twice")
         found[name] = offset
     return found
-
-
-async def _plan(servers: str, wanted: _Wanted, output: Output) -> list[dict[str, Any]]:
-    """Return one row a partition: what it holds, and what will go."""
-    async with clients.consumer(servers) as consumer:
-        partitions = await _partitions(consumer, wanted)
-        starts = await consumer.beginning_offsets(partitions)
-        ends = await consumer.end_offsets(partitions)
-        found: dict[TopicPartition, int] = {}
-        point = wanted.point
-        if point is not None and point.base is Base.TIME:
-            times = await consumer.offsets_for_times(dict.fromkeys(partitions, point.number))
-            found = {tp: item.offset for tp, item in times.items() if item is not None}
-    rows = []
-    for tp in partitions:
-        held = HeldOffsets(starts[tp], ends[tp])
-        if point is not None:
-            offset = resolve_start(point, held, found.get(tp))
-        else:
-            offset = wanted.offsets[tp.topic, tp.partition]
-            offset = held.end if offset < 0 else offset
-        if offset > held.end:
-            output.fail(str(tp), f"{tp}: offset {offset} is not committed, it ends at {held.end}")
-        rows.append(
-            {
-                **tp._asdict(),
-                "start_offset": held.start,
-                "end_offset": held.end,
-                "before_offset": offset,
-                "offsets": max(offset - held.start, 0) if offset <= held.end else 0,
-                "low_watermark": None,
-            }
-        )
-    return rows
-
-
-async def _partitions(consumer: Consumer, wanted: _Wanted) -> list[TopicPartition]:
-    """Return the partitions that are meant.
-
-    :raises CommandError: there is no such partition.
-    """
-    from oncelog import TopicPartition
-
-    named: dict[TopicPartition, None] = {}
-    for topic in wanted.chosen.topics:
-        named.update(dict.fromkeys(await consumer.partitions_for(topic)))
-    for topic, number in wanted.chosen.partitions:
-        tp = TopicPartition(topic, number)
-        if tp not in await consumer.partitions_for(topic):
-            raise CommandError(f"topic {topic!r} has no partition {number}")
-        named[tp] = None
-    return sorted(named)
-
-
-async def _delete(admin: Admin, rows: Sequence[dict[str, Any]], output: Output) -> None:
-    from oncelog import TopicPartition
-
-    by_name = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
-    offsets = {tp: row["before_offset"] for tp, row in by_name.items()}
-    for outcome in await admin.delete_records(offsets):
-        if outcome.error is None:
-            by_name[outcome.partition]["low_watermark"] = outcome.low_watermark
-        else:
-            by_name[outcome.partition]["error"] = outcome.error.name
-            output.fail(str(outcome.partition), outcome.error)
