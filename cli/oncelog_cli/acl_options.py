@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
+from oncelog_cli.documents.answer import fields_of
 from oncelog_cli.exits import UsageError
 from oncelog_cli.options import complete_groups, complete_topics, complete_transactional_ids
-from oncelog_cli.render import Column, fields_of
+from oncelog_cli.render import Column
 
 if TYPE_CHECKING:
     from oncelog import AclBinding, AclBindingFilter

@@ -13,21 +13,18 @@ import difflib
 import inspect
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oncelog_cli.exits import UsageError
 from oncelog_cli.invocation import CURRENT, parse_client_options
-from oncelog_cli.patterns import matching, some_found
 from oncelog_cli.profiles import chosen_profile
 
 if TYPE_CHECKING:
     from oncelog import Admin, Consumer, Producer, Security
 
 CLIENT_ID = "oncelog-cli"
-INTERNAL_PREFIX = "__"
-"""How the names of internal topics begin."""
 
 OWN_WORDS = {
     "acks": ("acks", "--acks"),
@@ -75,23 +72,6 @@ def _secured(servers: str, settings: dict[str, Any]) -> dict[str, Any]:
     if "://" in servers and not _security_of(CURRENT.get().options):
         settings.pop("security", None)
     return settings
-
-
-async def topics_named(admin: Admin, patterns: Sequence[str], *, regex: bool) -> list[str]:
-    """Return the topics that are meant: names as they are, or with ``regex`` those that match.
-
-    An internal topic is meant only by an expression that begins as its name does: whoever writes
-    ``.*`` means their own topics.
-
-    :raises CommandError: no topic is meant.
-    """
-    known = await admin.list_topics(include_internal=True) if regex else []
-    found = matching(known, patterns, regex=regex)
-    if regex:
-        internal = [pattern for pattern in patterns if pattern.startswith(INTERNAL_PREFIX)]
-        meant = matching(found, internal, regex=True)
-        found = [name for name in found if not name.startswith(INTERNAL_PREFIX) or name in meant]
-    return some_found("topic", found, patterns)
 
 
 def settings_for(client: Callable[..., Any], **own: Any) -> dict[str, Any]:

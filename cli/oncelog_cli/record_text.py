@@ -15,7 +15,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog_cli.render import fields_of, human_time
+from oncelog_cli.documents.answer import fields_of
+from oncelog_cli.render import human_time
 
 if TYPE_CHECKING:
     from oncelog import Record

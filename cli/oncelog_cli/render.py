@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from oncelog_cli import typed
-from oncelog_cli.documents.answer import A, Answer, Document, F, Failure
+from oncelog_cli.documents.answer import Answer, Document, Failure
 from oncelog_cli.exits import EXIT_FAILED
 from oncelog_cli.options import Format
 
@@ -30,11 +30,6 @@ JSON_VERSION = 1
 """The version grows when a field changes its meaning or goes; new fields may come without."""
 
 Row = Mapping[str, Any]
-
-
-def fields_of(item: object, names: str) -> dict[str, Any]:
-    """Return a row with the attributes of an object that are named, with spaces between them."""
-    return {name: getattr(item, name) for name in names.split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,40 +97,6 @@ class Output:
             self.note(note)
         self.fail_each(answer.failures)
         return answer.document
-
-    def answered(self, found: F) -> F:
-        """Return what was found; brokers that did not say what they have are failures."""
-        for broker_id, error in found.unanswered.items():
-            self.fail(f"broker {broker_id}", error)
-        return found
-
-    def sound(self, answers: Iterable[A], name: Callable[[A], str]) -> list[A]:
-        """Return the answers that have no error; those that have one are failures.
-
-        :param name: names the item that an answer is about.
-        """
-        every = list(answers)
-        for each in every:
-            if each.error is not None:
-                self.fail(name(each), each.error)
-        return [each for each in every if each.error is None]
-
-    def outcome(
-        self, row: Row, done: str, item: str, error: Any, *, of: str = "", quiet: str = ""
-    ) -> dict[str, Any]:
-        """Say what became of one item, and return its row.
-
-        :param done: what was done with it: a word for people, and a field of the row.
-        :param of: words before the item.
-        :param quiet: the name of an error that is no failure.
-        """
-        if error is None:
-            self.line(f"{done} {of}{item}")
-            return {**row, done: True}
-        if error.name == quiet:
-            return {**row, done: False}
-        self.fail(item, error)
-        return {**row, done: False, "error": error.name}
 
     def tell(self, did: str, items: Iterable[object]) -> None:
         """Print for people a line for each item, with what was done with it or would be."""

@@ -14,6 +14,7 @@ import yaml
 
 from oncelog.errors import TopicAlreadyExistsError
 from oncelog_cli import typed
+from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.options import Format
 from oncelog_cli.render import Column, Output, counted, human_bytes, human_time, report
 
@@ -166,6 +167,23 @@ def test_a_failed_item_is_a_line_an_entry_and_exit_code_1(
 def test_what_names_its_item_does_not_name_it_twice(capsys: pytest.CaptureFixture[str]) -> None:
     Output("x", Format.TABLE).fail("orders", "topic orders exists")
     assert capsys.readouterr().err == "error: topic orders exists\n"
+
+
+def test_an_answer_is_told_and_its_document_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer({"rows": []}, [Failure("t-1", "is away")], notes=["some is not known"])
+    output = Output("x", Format.TABLE)
+    assert output.document_of(answer) == answer.document
+    output.tell("deleted", ["b", "c"])
+    captured = capsys.readouterr()
+    assert captured.out == "deleted b\ndeleted c\n"
+    assert captured.err == "some is not known\nerror: t-1: is away\n"
+    output = Output("x", Format.JSON)
+    output.tell("deleted", ["b"])
+    with pytest.raises(typed.Exit):
+        output.finish(output.document_of(answer))
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["errors"] == [answer.failures[0].entry()]
+    assert captured.err == "error: t-1: is away\n", "notes are for people"
 
 
 def test_there_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:

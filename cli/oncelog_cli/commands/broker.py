@@ -15,10 +15,11 @@ from typing import Annotated, Any
 from oncelog_cli import extras, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.commands.broker_health import health
+from oncelog_cli.documents.answer import fields_of
 from oncelog_cli.exits import EXIT_OK, EXIT_USAGE, CommandError
 from oncelog_cli.local.broker import broker_command, broker_environment, config_arguments
 from oncelog_cli.options import UsageError
-from oncelog_cli.render import Column, Output, fields_of
+from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import become
 
 app = typed.App(invoke_without_command=True)

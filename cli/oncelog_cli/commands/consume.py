@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.documents.names import topics_named
 from oncelog_cli.exits import EXIT_OK, CommandError
 from oncelog_cli.internal_records import decoded
 from oncelog_cli.offset_range import (
@@ -197,7 +198,7 @@ def consume(
     printer = Printer(write, sys.stdout.buffer, left=number, wanted=_filter(grep or [], decode))
     named = list(dict.fromkeys(topics))
     if regex:  # the topics that match now: later ones are not read
-        named = cluster.ask(lambda admin: clients.topics_named(admin, topics, regex=True))
+        named = cluster.ask(lambda admin: topics_named(admin, topics, regex=True))
     printer.shows_markers = control
     reading = _reading(cluster, isolation)
     if group is not None:

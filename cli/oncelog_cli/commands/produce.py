@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.documents.answer import fields_of
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.line_source import LineSource, LineTooLongError
 from oncelog_cli.options import TopicArgument, UsageError, complete_transactional_ids, parsed
 from oncelog_cli.progress import ProgressBar
 from oncelog_cli.record_text import Headers, InputRecord, parse_json_line
-from oncelog_cli.render import Column, Output, counted, fields_of
+from oncelog_cli.render import Column, Output, counted
 from oncelog_cli.runner import run
 from oncelog_cli.tickets import TicketOption, read_ticket
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from oncelog_cli import typed
+from oncelog_cli.documents.answer import fields_of
 from oncelog_cli.exits import CommandError, UsageError
 from oncelog_cli.invocation import ClientOptions, parse_client_options
 from oncelog_cli.options import DryRunOption, YesOption, confirm
@@ -19,7 +20,7 @@ from oncelog_cli.profiles import (
     profiles_path,
     save_profiles,
 )
-from oncelog_cli.render import Column, Output, fields_of
+from oncelog_cli.render import Column, Output
 
 app = typed.App(help="Name clusters, with options for their clients, and choose one.")
 

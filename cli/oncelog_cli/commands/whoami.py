@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.render import Column, Output, fields_of
+from oncelog_cli.documents.answer import fields_of
+from oncelog_cli.render import Column, Output
 
 FIELDS = "principal authenticated_by address listener broker_id cluster_id authorizer"
 COLUMNS = (

@@ -14,8 +14,8 @@ from oncelog import Admin, Consumer, Delivery, NewTopic, Producer, TopicPartitio
 from oncelog_cli.demo.flights import Flight, read_flights, row_of
 from oncelog_cli.demo.verdict import DemoVerdict, Ledger
 from oncelog_cli.demo.view import DemoSnapshot, DemoView, PartitionLine
+from oncelog_cli.documents.answer import fields_of
 from oncelog_cli.local.cluster import LocalCluster
-from oncelog_cli.render import fields_of
 
 TOPIC = "flights"
 PARTITIONS = 6
