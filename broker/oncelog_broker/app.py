@@ -451,15 +451,16 @@ class Broker:
 
     async def _learn_security(self) -> None:
         """Decide by what the store holds until the controller says more."""
+        if not keeps_users(self.config):
+            return
+        known = await load_security(self._store)
+        quotas = {entity: stored.values for entity, stored in known.quotas.items()}
+        self.known_quotas.replace(known.version, quotas)
         if self.config.authorizer == "acl":
-            known = await load_security(self._store)
             self.acls.replace(AclState.made_of(known.version, known.entries()))
-            quotas = {entity: stored.values for entity, stored in known.quotas.items()}
-            self.known_quotas.replace(known.version, quotas)
-        if keeps_users(self.config):
-            users = await load_users(self._store)
-            if users is not None:
-                self.users.replace(users.version, users.secret, users.usable_users())
+        users = await load_users(self._store)
+        if users is not None:
+            self.users.replace(users.version, users.secret, users.usable_users())
 
     def _make_security_watch(self) -> SecurityWatch:
         return SecurityWatch(

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from oncelog.admin.quotas import QuotaAlteration
+from oncelog_broker.app import Broker
 from oncelog_protocol.acls import ALLOW, LITERAL, TOPIC, WRITE, AclBinding
 from oncelog_protocol.errors import ThrottlingQuotaExceededError
 from oncelog_protocol.messages.acls import CreateAclsRequest
@@ -19,6 +21,7 @@ from oncelog_protocol.quotas import (
     QuotaEntity,
 )
 from support.hand_records import produce
+from support.scram_cluster import ScramCluster
 from support.tls_cluster import TlsCluster
 from support.waiting import eventually
 
@@ -89,6 +92,28 @@ async def test_quotas_outlive_the_controller_and_are_known_before_anybody_is_ser
         expected = {APP: {REQUEST_RATE: 7.5}, HOST: {CONNECTIONS: 100}}
         for broker in cluster.brokers.values():
             assert broker.known_quotas.values == expected
+
+
+@pytest.mark.parametrize("authorizer", ["acl", "none"])
+async def test_a_broker_that_restarts_knows_quotas_before_it_registers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, authorizer: str
+) -> None:
+    """Quotas are also of users of a cluster that does not decide by ACLs."""
+    supers = ["User:admin"] if authorizer == "acl" else []
+    settings: dict[str, Any] = {"authorizer": authorizer, "super_users": supers}
+    async with ScramCluster(tmp_path, 2, **settings) as cluster:
+        async with cluster.admin() as admin:
+            quota = QuotaAlteration(APP, {REQUEST_RATE: 7.5})
+            (await admin.alter_quotas([quota])).raise_for_errors()
+        back = next(b for b in cluster.brokers if b != cluster.controller.broker_id)
+        await cluster.stop_broker(back)
+        caplog.set_level("INFO")
+        broker: Broker = await cluster.start_broker(back)
+        assert broker.known_quotas.values == {APP: {REQUEST_RATE: 7.5}}
+        lines = [record.getMessage() for record in caplog.records]
+        learned = next(n for n, line in enumerate(lines) if "quotas_changed" in line)
+        registered = next(n for n, line in enumerate(lines) if "broker_registered" in line)
+        assert learned < registered
 
 
 async def test_an_address_has_so_many_connections_of_clients(tmp_path: Path) -> None:
