@@ -54,8 +54,9 @@ RECEIVE_BYTES_MAX = 256 * 1024
 HANDSHAKE_BYTES_MAX = 64 * 1024
 """A handshake with a chain of several certificates of 4,096 bits takes 10 KiB."""
 
-BARREN_BYTES_MAX = 64 * 1024
-"""So many bytes may come beyond content and what its records need."""
+BARREN_BYTES_MAX = 24 * 1024
+"""So many bytes may come beyond content and what its records need. A record that is not whole has
+no content yet, and up to 18 KiB; the rest has room for two hundred new keys."""
 
 RECORD_OVERHEAD_BYTES = 64
 """A record needs 22 (TLS 1.3) to 29 (TLS 1.2) bytes beside its content; the rest is allowance."""
