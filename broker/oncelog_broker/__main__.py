@@ -29,7 +29,7 @@ from oncelog_broker import store_commands
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ConfigError, Loaded, load, report
 from oncelog_broker.log_levels import set_levels
-from oncelog_broker.logging import configure_logging
+from oncelog_broker.logging import configure_logging, record_events
 from oncelog_broker.zookeeper_settings import zookeeper_store
 from oncelog_controller.store import AccessDeniedError, StoreError
 from oncelog_protocol.errors import DuplicateResourceError, OncelogError
@@ -266,6 +266,7 @@ async def _serve(loaded: Loaded, ready_file: str | None, audit: AuditFile | None
         entropy=SystemEntropy(),
         metadata_store=zookeeper_store(config),
     )
+    forget = record_events(broker.events)
     turns = TurnWatch(log_held)
     endpoint = None if config.metrics_port is None else _endpoint(broker, turns, audit)
     turns.start()
@@ -273,6 +274,7 @@ async def _serve(loaded: Loaded, ready_file: str | None, audit: AuditFile | None
         return await _live(loaded, broker, endpoint, ready_file)
     finally:
         turns.stop()
+        forget()
         if endpoint is not None:
             await endpoint.close()
 

@@ -20,7 +20,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from oncelog_broker.clock_watch import ClockWatch
@@ -47,6 +47,7 @@ from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.client_quotas import ClientQuotas
 from oncelog_broker.server.controller_channel import BrokerConnector, ControllerChannel, IsrChannel
 from oncelog_broker.server.controller_fence import ControllerFence
+from oncelog_broker.server.event_history import EventHistory
 from oncelog_broker.server.giving_way import GivingWay
 from oncelog_broker.server.group_coordination import GroupCoordination
 from oncelog_broker.server.handler_table import install_handlers
@@ -353,6 +354,11 @@ class Broker:
 
     # -- start -------------------------------------------------------------------------------
 
+    @cached_property
+    def events(self) -> EventHistory:
+        """It has what happened here lately; whoever runs this broker as a process records it."""
+        return EventHistory(self._wall_clock.now_ms())
+
     def observed_at(self, port: int) -> None:
         """Its metrics and probes are served at this port; a registration from now on tells it."""
         self._http_port = port
@@ -534,6 +540,7 @@ class Broker:
             logs=self.logs,
             replicas=self.replicas,
             image=self.image,
+            events=self.events,
             fence=self.fence,
             controller=self.runner,
             creation=creation,

@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from oncelog_broker.log_levels import LOGGERS, REPEAT_MAX, set_levels
+from oncelog_broker.server.event_history import EventHistory, EventRecorder
 from oncelog_runtime.audit_file import AuditFile
 from oncelog_runtime.clock import monotonic_s
 from oncelog_runtime.logs import LogEvent, Overdue, Repetitions, Subject, plain
 from oncelog_runtime.structured_logging import structlog
 
-__all__ = ["REPEAT_INTERVAL_S", "LogHandler", "configure_logging"]
+__all__ = ["REPEAT_INTERVAL_S", "LogHandler", "configure_logging", "record_events"]
 
 REPEAT_INTERVAL_S = 10.0
 
@@ -67,6 +68,13 @@ def configure_logging(
         of_audit.addHandler(audit)
     set_levels(level, levels or {})
     return audit
+
+
+def record_events(history: EventHistory) -> Callable[[], None]:
+    """Have a history hear of every record; calling what is returned ends that."""
+    root, recorder = logging.getLogger(), EventRecorder(history)
+    root.addHandler(recorder)
+    return lambda: root.removeHandler(recorder)
 
 
 class LogHandler(logging.StreamHandler[TextIO]):

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from oncelog_broker.log.producer_state import ProducerState
+from oncelog_broker.server.event_history import EventHistory
 from oncelog_protocol.connection import IncomingRequest, ServerConnection
 from oncelog_protocol.errors import ApiError, LeaderNotAvailableError, ProtocolError
 from oncelog_protocol.errors import UnknownTopicOrPartitionError as UnknownTopic
@@ -206,6 +207,10 @@ class FakeCluster:
         self.tls = tls
         """What brokers that start listen with."""
         self.security = FakeSecurity()
+        self.events: dict[int, EventHistory] = {}
+        """By broker, what happened there."""
+        self.events_page = 500
+        """How many events one answer has."""
 
     async def __aenter__(self) -> FakeCluster:
         for broker in self.brokers.values():

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from oncelog_broker.server.event_history import EventHistory
 from oncelog_protocol.errors import (
     ApiError,
     FencedLeaderEpochError,
@@ -19,6 +20,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages import (
     admin,
+    events,
     fetch,
     groups,
     handshake,
@@ -275,6 +277,20 @@ class Handlers:
         ]
         return metadata.DescribeClusterResponse(
             0, None, self._cluster.cluster_id, self._cluster.controller_id, 1, brokers
+        )
+
+    def _describe_events(self, request: events.DescribeEventsRequest) -> Any:
+        history = self._cluster.events.setdefault(self._broker_id, EventHistory(1))
+        begin = request.from_sequence if request.started_ms == history.started_ms else 0
+        page = history.page(begin, request.names, self._cluster.events_page, 1_000_000)
+        return events.DescribeEventsResponse(
+            0,
+            None,
+            history.started_ms,
+            page.first_sequence,
+            page.next_sequence,
+            page.more,
+            page.events,
         )
 
     def _describe_log_dirs(self, request: Any) -> Any:

@@ -12,6 +12,7 @@ from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.client_quotas import NO_QUOTAS, Quotas
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.controller_port import ControllerPort
+from oncelog_broker.server.event_history import EventHistory
 from oncelog_broker.server.group_coordination import GroupCoordination
 from oncelog_broker.server.handlers.abort_transaction import AbortTransactionHandler
 from oncelog_broker.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
@@ -25,6 +26,7 @@ from oncelog_broker.server.handlers.delete_groups import DeleteGroupsHandler
 from oncelog_broker.server.handlers.delete_records import DeleteRecordsHandler
 from oncelog_broker.server.handlers.describe_cluster import DescribeClusterHandler
 from oncelog_broker.server.handlers.describe_configs import DescribeConfigsHandler, Settings
+from oncelog_broker.server.handlers.describe_events import DescribeEventsHandler
 from oncelog_broker.server.handlers.describe_groups import DescribeGroupsHandler
 from oncelog_broker.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from oncelog_broker.server.handlers.describe_producers import DescribeProducersHandler
@@ -69,6 +71,7 @@ def install_handlers(
     logs: LogManager,
     replicas: ReplicaManager,
     image: MetadataImage,
+    events: EventHistory,
     fence: ControllerFence,
     controller: ControllerPort,
     creation: TopicCreation | None,
@@ -98,11 +101,9 @@ def install_handlers(
             ApiKey.API_VERSIONS: ApiVersionsHandler(identity, authorizer_name),
             ApiKey.PRODUCE: ProduceHandler(replicas, authorizer, transactions.verifier, quotas),
             ApiKey.FETCH: _fetch_handler(replicas, authorizer, acls, quotas, safeguards),
-            ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, authorizer),
-            ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas, authorizer),
-            ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas, authorizer),
             ApiKey.METADATA: MetadataHandler(image, authorizer, creation),
             ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(image, authorizer, broker_id, fence),
+            ApiKey.DESCRIBE_EVENTS: DescribeEventsHandler(events, authorizer),
             ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
                 broker_id=broker_id, image=image, settings=settings, authorizer=authorizer
             ),
@@ -115,11 +116,25 @@ def install_handlers(
             ApiKey.INIT_PID: InitPidHandler(producer_ids, transactions.transactions, authorizer),
         },
     )
+    _install_offset_handlers(dispatcher, replicas, authorizer)
     updates = UpdateSecurityHandler(fence, acls, users, known_quotas)
     _install_security_handlers(dispatcher, requests, updates, guarded, authenticate)
     _install_group_handlers(dispatcher, coordination, image, authorizer, acls)
     _install_transaction_handlers(
         dispatcher, transactions, coordination, image, topics, replicas, authorizer
+    )
+
+
+def _install_offset_handlers(
+    dispatcher: RequestDispatcher, replicas: ReplicaManager, authorizer: Authorizer
+) -> None:
+    dispatcher.install(
+        {
+            ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, authorizer),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas, authorizer),
+            ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas, authorizer),
+        },
+        {},
     )
 
 

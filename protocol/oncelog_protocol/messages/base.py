@@ -63,6 +63,7 @@ class ApiKey(IntEnum):
     END_SHARED_TXN = 1002
     ABORT_TRANSACTION = 1003
     UPDATE_SECURITY = 1010
+    DESCRIBE_EVENTS = 1012
 
 
 class Request:

@@ -23,6 +23,7 @@ async def test_no_api_is_left_out(tmp_path: Path) -> None:
         logs=broker.logs,
         replicas=broker.replicas,
         image=broker.image,
+        events=broker.events,
         fence=broker.fence,
         controller=broker.runner,
         creation=None,
