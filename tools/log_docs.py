@@ -22,6 +22,7 @@ from tools.generated import write_or_check  # noqa: E402
 from tools.wire_docs import table  # noqa: E402
 
 from oncelog_broker.log_levels import LOGGERS, REPEAT_MAX  # noqa: E402
+from oncelog_broker.server.event_history import EVENT_NAMES, EVENTS_MAX  # noqa: E402
 from oncelog_runtime.logs import OVERDUE_MAX  # noqa: E402
 
 NOTE = (
@@ -63,6 +64,10 @@ A broker writes its log to standard error: text on a terminal, one JSON object a
   at most {OVERDUE_MAX} things are counted so. Levels debug and critical always pass.
 - **error** means that something is wrong which the program cannot mend, **critical** that it has
   found itself in a state that cannot be. Both want a person; **warning** wants one if it goes on.
+
+`oncelog cluster events` shows what has happened at all brokers without their logs: each keeps its
+last {EVENTS_MAX:,} lines of {len(EVENT_NAMES)} of these names, also those that repetition left out
+of the log.
 
 Clients log with Python's `logging`, under `oncelog`, and configure nothing: see
 [client observability](client-observability.md#logs).

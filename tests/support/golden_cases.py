@@ -6,6 +6,7 @@ writes its file, which is to be read before it is committed.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from oncelog import (
     UserAlteration,
 )
 from oncelog.shared_transactions.transaction import SharedTransaction
+from oncelog_broker.server.event_history import EventHistory
 from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.local.secured import with_profile_for
 from oncelog_cli.profiles import Profile, Profiles, save_profiles
@@ -42,6 +44,7 @@ from oncelog_protocol.messages.transactions import TxnTopic
 from oncelog_protocol.records.builder import encode_batch
 from support.admin_cluster import AdminCluster, KnownGroup, KnownTransaction
 from support.golden import Case, World, tp
+from support.happened import happened
 
 __all__ = ["CASES", "SAME_DOCUMENT"]
 
@@ -148,6 +151,16 @@ async def transactions(world: World) -> None:
 
 def _producer(producer_id: int) -> DescribedProducer:
     return DescribedProducer(producer_id, 4, 3, LONG_AGO_MS, 2, 50)
+
+
+async def happenings(world: World) -> None:
+    """A partition of broker 1 has lost a member of its ISR, and a disk of broker 2 has failed."""
+    events = world.scripted.events
+    events.update({1: EventHistory(LONG_AGO_MS), 2: EventHistory(LONG_AGO_MS)})
+    isr: dict[str, Any] = {"partition": "t-0", "before": [1, 2], "after": [1], "partition_epoch": 3}
+    events[1].add(happened("isr_changed", LONG_AGO_MS, **isr))
+    fields: dict[str, Any] = {"log_dir": "/data", "error": "OSError: disk"}
+    events[2].add(happened("log_dir_offline", LONG_AGO_MS + 5, logging.ERROR, **fields))
 
 
 def topic(name: str) -> Callable[[World], Awaitable[None]]:
@@ -390,6 +403,10 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "producers describe": (_fake("producers describe t", transactions),),
     "cluster describe": (
         Case("cluster describe", maps=MAP_OF_LISTENERS, volatile=[(r"(\}\t)\d+", r"\1<epoch>")]),
+    ),
+    "cluster events": (
+        Case("cluster events", "fake", happenings, maps=("events[].fields",)),
+        Case("cluster events --follow", "none", code=2, formats=("json",)),
     ),
     "cluster health": (
         Case("cluster health --disk-warning 0 --disk-critical 0"),

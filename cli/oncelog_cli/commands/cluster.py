@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.commands.cluster_events import events
 from oncelog_cli.commands.cluster_health import health
 from oncelog_cli.documents.cluster import described_cluster, described_log_dirs
 from oncelog_cli.options import OnlyBrokersOption, RegexOption, SomeTopicsArgument
@@ -64,6 +65,7 @@ app = typed.App(
     help="Show brokers, racks, listeners and the controller, and whether the cluster is healthy.",
 )
 app.command("health")(health)
+app.command("events")(events)
 
 
 @app.command()
