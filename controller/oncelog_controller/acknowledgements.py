@@ -46,11 +46,23 @@ class SecurityAcknowledgements:
         """The version that each broker has acknowledged, after the epoch of its life."""
         self._waiting: list[_Waiting] = []
 
-    def answer(self, request_id: int, response: AcknowledgedResponse, timeout_ms: int) -> None:
-        """Answer with ``response`` when its version has been acknowledged, or after the time-out.
+    def answer(
+        self,
+        request_id: int,
+        response: AcknowledgedResponse,
+        version: int,
+        timeout_ms: int | None,
+    ) -> None:
+        """Answer with ``response`` when ``version`` has been acknowledged, or after the time-out.
 
         Call it when no write is pending: until then a request counts as interrupted.
+
+        :param timeout_ms: None answers at once, since nothing was changed.
         """
+        response.version = version
+        if timeout_ms is None:
+            self._core.reply(request_id, response)
+            return
         patience_ms = min(max(timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX)
         deadline = self._core.now + patience_ms / 1000
         self._waiting.append(_Waiting(request_id, response, deadline))

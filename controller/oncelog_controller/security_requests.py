@@ -53,10 +53,7 @@ def answer_change(
     def settled() -> None:
         security = core.cluster.security
         assert security is not None
-        response.version = security.version
-        if request.validate_only:
-            core.reply(event.request_id, response)
-        else:
-            acknowledgements.answer(event.request_id, response, request.timeout_ms)
+        patience_ms = None if request.validate_only else request.timeout_ms
+        acknowledgements.answer(event.request_id, response, security.version, patience_ms)
 
     core.when_settled(settled)

@@ -23,7 +23,7 @@ async def listed_offsets(
     *,
     regex: bool = False,
     partitions: Collection[int] = (),
-    isolation_level: IsolationOption = "read_uncommitted",
+    isolation_level: IsolationOption,
 ) -> Answer:
     """Return the document of ``topics offsets``: a row a partition; times in ms since 1970.
 

@@ -21,7 +21,7 @@ from oncelog.admin.acls import AclAdmin
 from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error, item_error
 from oncelog.admin.events import EventAdmin
 from oncelog.admin.groups import GroupAdmin
-from oncelog.admin.offset_listing import OffsetSpec, list_offsets
+from oncelog.admin.offset_listing import HIGH_WATERMARK, OffsetSpec, list_offsets
 from oncelog.admin.quotas import QuotaAdmin
 from oncelog.admin.record_deletion import DeletionQuestion
 from oncelog.admin.results import (
@@ -405,7 +405,7 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin, Event
         partitions: Iterable[TopicPartition],
         at: OffsetSpec = "latest",
         *,
-        isolation_level: IsolationOption = "read_uncommitted",
+        isolation_level: IsolationOption = HIGH_WATERMARK,
         timeout_ms: int = TIMEOUT_MS,
     ) -> Results[ListedOffset]:
         """Return one offset of each partition, as its leader knows it, in the order of asking.

@@ -26,6 +26,10 @@ OffsetSpec = Literal["earliest", "latest"] | int
 NAMED = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
+HIGH_WATERMARK: IsolationOption = "read_uncommitted"
+"""The latest offsets are those of all records unless one asks otherwise, as with Kafka's Admin."""
+
+
 async def list_offsets(
     router: Router,
     partitions: Iterable[TopicPartition],

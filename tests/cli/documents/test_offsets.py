@@ -18,17 +18,21 @@ async def test_ends_times_and_what_is_not_there(fake: AdminCluster, asker: Admin
     for number, partition in enumerate(fake.create_topic("t", 2)):
         for n in range(3):
             partition.append(encode_batch([b"x"], timestamps=1000 + 100 * n + number))
-    answer = await listed_offsets(asker, ["t", "none"], 1200)
+    answer = await listed_offsets(asker, ["t", "none"], 1200, isolation_level="read_uncommitted")
     assert (answer.document["at"], answer.document["isolation_level"]) == (1200, "read_uncommitted")
     rows = answer.document["offsets"]
     assert [(row["offset"], row["timestamp_ms"]) for row in rows] == [(2, 1200), (2, 1201)]
     assert [each.item for each in answer.failures] == ["none"]
 
-    answer = await listed_offsets(asker, ["t"], "latest", partitions=[7, 0])
+    answer = await listed_offsets(
+        asker, ["t"], "latest", partitions=[7, 0], isolation_level="read_uncommitted"
+    )
     assert [(row["partition"], row["offset"]) for row in answer.document["offsets"]] == [(0, 3)]
     assert [each.item for each in answer.failures] == ["t-7"]
     with pytest.raises(CommandError, match="no topic matches"):
-        await listed_offsets(asker, ["x.*"], "latest", regex=True)
+        await listed_offsets(
+            asker, ["x.*"], "latest", regex=True, isolation_level="read_uncommitted"
+        )
 
 
 async def test_what_partitions_hold(fake: AdminCluster, asker: Admin) -> None:
