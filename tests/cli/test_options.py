@@ -110,7 +110,7 @@ async def test_the_shell_completes_topics(tmp_path: Path, typed: str, offered: l
     async with Cluster(tmp_path) as cluster:
         for name in ("orders", "orders-dead", "bills"):
             await cluster.create_topic(name)
-        assert await completed(typed, cluster.bootstrap) == offered
+        await until_completed(typed, cluster.bootstrap, offered)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_the_shell_completes_topics(tmp_path: Path, typed: str, offered: l
 async def test_the_shell_completes_groups(typed: str, offered: list[str]) -> None:
     async with AdminCluster() as cluster:
         cluster.known_groups = {name: KnownGroup(1) for name in ("mail", "billing", "billing-2")}
-        assert await completed(typed, cluster.bootstrap) == offered
+        await until_completed(typed, cluster.bootstrap, offered)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,16 @@ async def test_the_shell_completes_transactional_ids(typed: str, offered: list[s
             name: KnownTransaction(1, DescribedTransaction(0, name, "Empty", 1))
             for name in ("billing", "nightly")
         }
-        assert await completed(typed, cluster.bootstrap) == offered
+        await until_completed(typed, cluster.bootstrap, offered)
+
+
+async def until_completed(typed: str, bootstrap: str, offered: list[str]) -> None:
+    """Wait for an offer. A shell is offered nothing when names do not come at once, so that a busy
+    machine may need another look."""
+    deadline = asyncio.get_running_loop().time() + 60
+    while (found := await completed(typed, bootstrap)) != offered:
+        assert found == [], f"offered {found}"
+        assert asyncio.get_running_loop().time() < deadline, "nothing is offered"
 
 
 async def completed(typed: str, bootstrap: str) -> list[str]:
@@ -164,13 +173,13 @@ async def test_names_are_asked_for_once_in_a_few_seconds(bare_home: Path) -> Non
     async with AdminCluster() as cluster:
         cluster.create_topic("orders")
         typed = "oncelog topics describe or"
-        assert await completed(typed, cluster.bootstrap) == ["orders"]
+        await until_completed(typed, cluster.bootstrap, ["orders"])
         asked = len(cluster.requests)
         assert await completed(typed, cluster.bootstrap) == ["orders"]
         assert len(cluster.requests) == asked
         (kept,) = (bare_home / "cache" / "oncelog").iterdir()
         kept.write_text(kept.read_text().replace('"at": 1', '"at": 0'))
-        assert await completed(typed, cluster.bootstrap) == ["orders"]
+        await until_completed(typed, cluster.bootstrap, ["orders"])
         assert len(cluster.requests) > asked
 
 

@@ -47,6 +47,7 @@ from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
 from support.replicas import NOW_MS, batch_of
 from support.replication_cluster import Answer, Cluster, call, make_context
+from support.room_settings import replica_settings
 from support.server import DenyAll
 from support.waiting import eventually
 
@@ -187,11 +188,12 @@ async def test_batches_are_numbered_unless_that_is_denied() -> None:
 
 
 async def test_time_runs_out_for_those_that_still_wait() -> None:
-    async with Cluster(brokers=2) as cluster:
+    patient = replica_settings(replica_lag_time_max_ms=1500)
+    async with Cluster(brokers=2, config=patient) as cluster:
         cluster.lead(TP, 1, isr=[1, 2])
         cluster.lead(TopicPartition("t", 1), 1, isr=[1])
         cluster[2].cut()
-        answer = produce(cluster[1].produce, ("t", 0, GOOD), ("t", 1, GOOD), timeout_ms=30)
+        answer = produce(cluster[1].produce, ("t", 0, GOOD), ("t", 1, GOOD), timeout_ms=500)
         message = await answer.wait()
         assert codes(message) == {("t", 0): RequestTimedOutError.code, ("t", 1): 0}
         await cluster.isr_is(TP, 1)  # committed after all, and answered only once
