@@ -369,7 +369,9 @@ async def test_unknown_and_fenced_meanwhile() -> None:
 
 
 async def test_an_end_that_was_certainly_not_asked_for_is_no_riddle() -> None:
-    async with started(delivery_timeout_ms=300) as (cluster, producer):
+    # It asks at once and after half a second: an answer to the last question is never cut off.
+    patience = {"delivery_timeout_ms": 1000, "retry_backoff_ms": 500, "retry_backoff_max_ms": 5000}
+    async with started(**patience) as (cluster, producer):
         await producer.begin_transaction()
         await producer.send("t", b"x")
         rule = {"error": CoordinatorNotAvailableError, "times": 10**6}
