@@ -251,6 +251,7 @@ def _storm(report: Report, scale: SecurityScale, bootstrap: str, cluster: BenchC
     name = f"{scale.clients:,} clients come at once, mutual TLS"
     report.add(f"{name}: all are served", [each.seconds for each in found], "s")
     report.add(f"{name}: replicas out of sync at worst", [each.lagging for each in found], "")
+    report.add(f"{name}: starts that were repeated", [each.repeated for each in found], "")
 
 
 def _decisions(report: Report, scale: SecurityScale) -> None:

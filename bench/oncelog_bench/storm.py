@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from oncelog import Admin, NewTopic
+from oncelog.errors import NoBrokersAvailableError
 
 TOPIC = "storm"
 PARTITIONS = 60
@@ -21,6 +22,8 @@ class Storm:
     """After this time each client had an answer."""
     lagging: int
     """So many replicas were out of sync at the worst moment."""
+    repeated: int
+    """So often a client that found no broker began again."""
 
 
 async def storm(bootstrap: str, clients: int) -> Storm:
@@ -36,14 +39,22 @@ async def storm(bootstrap: str, clients: int) -> Storm:
             lagging = max(lagging, await _lagging(watcher))
             await asyncio.wait([asking], timeout=LOOK_S)
         ended = await asking
-        return Storm(max(ended) - began, lagging)
+        seconds = max(when for when, _ in ended) - began
+        return Storm(seconds, lagging, sum(repeated for _, repeated in ended))
 
 
-async def _ask(bootstrap: str) -> float:
-    """Return when a new client had its first answer, by the performance counter."""
-    async with Admin(bootstrap) as admin:
-        await admin.describe_cluster()
-        return time.perf_counter()
+async def _ask(bootstrap: str) -> tuple[float, int]:
+    """Return when a new client had its first answer, by the performance counter, and how often it
+    began again before. Brokers send the oldest newcomers away when there are too many."""
+    repeated = 0
+    while True:
+        try:
+            async with Admin(bootstrap) as admin:
+                await admin.describe_cluster()
+                return time.perf_counter(), repeated
+        except NoBrokersAvailableError:
+            repeated += 1
+            await asyncio.sleep(LOOK_S)
 
 
 async def _lagging(admin: Admin) -> int:
