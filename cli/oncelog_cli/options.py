@@ -122,6 +122,10 @@ OnlyBrokersOption = Annotated[
     list[int] | None,
     typed.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),
 ]
+OnlyPartitionsOption = Annotated[
+    list[int] | None,
+    typed.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeatable."),
+]
 RegexOption = Annotated[
     bool, typed.Option("--regex", "-r", help="Names are regular expressions that match whole.")
 ]

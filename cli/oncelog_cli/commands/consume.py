@@ -37,6 +37,7 @@ from oncelog_cli.offset_range import (
 )
 from oncelog_cli.options import (
     Isolation,
+    OnlyPartitionsOption,
     RegexOption,
     TopicsArgument,
     UsageError,
@@ -156,10 +157,7 @@ def consume(
     cluster: NamedCluster,
     topics: TopicsArgument,
     regex: RegexOption = False,
-    partition: Annotated[
-        list[int] | None,
-        typed.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeatable."),
-    ] = None,
+    partition: OnlyPartitionsOption = None,
     offset: OffsetOption = None,
     from_beginning: Annotated[
         bool, typed.Option("--from-beginning", help="The same as --offset start.")

@@ -14,7 +14,13 @@ from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.documents.offsets import listed_offsets
 from oncelog_cli.offset_range import parse_time
-from oncelog_cli.options import Isolation, RegexOption, TopicsArgument, parsed
+from oncelog_cli.options import (
+    Isolation,
+    OnlyPartitionsOption,
+    RegexOption,
+    TopicsArgument,
+    parsed,
+)
 from oncelog_cli.render import PARTITION_NAME, Column, Output, human_time
 
 if TYPE_CHECKING:
@@ -33,10 +39,7 @@ def offsets(
     cluster: NamedCluster,
     topics: TopicsArgument,
     regex: RegexOption = False,
-    partition: Annotated[
-        list[int] | None,
-        typed.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeatable."),
-    ] = None,
+    partition: OnlyPartitionsOption = None,
     at: Annotated[
         str,
         typed.Option(
