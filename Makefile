@@ -9,7 +9,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-ROOMS := protocol runtime broker controller client cli bench pipeline testing
+ROOMS := protocol runtime broker controller client cli console bench pipeline testing
 SOURCES := $(ROOMS) tests tools
 
 # TEST=tests/broker/log picks tests; JOBS=0 runs them in one process (a debugger wants that); N=50 is

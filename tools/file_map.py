@@ -24,8 +24,8 @@ Every module has one line, which is the first of its docstring. The rooms and wh
 are in [ARCHITECTURE.md](../ARCHITECTURE.md).
 """
 FOLDERS = (
-    "protocol", "runtime", "broker", "controller", "client", "cli", "pipeline", "testing",
-    "bench",
+    "protocol", "runtime", "broker", "controller", "client", "cli", "console", "pipeline",
+    "testing", "bench",
     "tests/support", "tools",
 )  # fmt: skip
 

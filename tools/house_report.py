@@ -21,7 +21,8 @@ from tools.house_measures.cycles import cycles, modules  # noqa: E402
 from tools.house_measures.ownership import measure  # noqa: E402
 
 ROOMS = (
-    "protocol", "runtime", "controller", "broker", "client", "cli", "bench", "pipeline", "testing",
+    "protocol", "runtime", "controller", "broker", "client", "cli", "console", "bench", "pipeline",
+    "testing",
 )  # fmt: skip
 PACKAGES = ("oncelog", "pyspark_oncelog")
 CACHE = ROOT / ".mypy_cache" / "house"

@@ -25,6 +25,7 @@ ROOMS = {
     **CORE,
     "runtime": "oncelog_runtime",
     "cli": "oncelog_cli",
+    "console": "oncelog_console",
     "bench": "oncelog_bench",
     "pipeline": "pyspark_oncelog",
     "testing": "oncelog_testing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
 
@@ -87,7 +88,7 @@ class HttpsServer:
         self.requests: list[bytes] = []
         """The heads of those that came."""
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def __aenter__(self) -> HttpsServer:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
@@ -96,9 +97,12 @@ class HttpsServer:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
-        for task in list(self._serving):
+        serving = dict(self._serving)
+        for task, writer in serving.items():
+            # A polite close waits until what is left to send has gone, and nobody may take it.
+            writer.transport.abort()
             task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await asyncio.gather(*serving, return_exceptions=True)
 
     @property
     def port(self) -> int:
@@ -116,7 +120,7 @@ class HttpsServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._serving.add(task)
+        self._serving[task] = writer
         try:
             self.requests.append(await reader.readuntil(b"\r\n\r\n"))
             await self.give(writer)
@@ -124,5 +128,8 @@ class HttpsServer:
         except (OSError, EOFError, asyncio.CancelledError):
             pass  # whoever asked has gone, or the test is over
         finally:
-            self._serving.discard(task)
             writer.close()
+            # The loop may end with the test: by then the socket has to be closed.
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
+            del self._serving[task]

@@ -22,7 +22,7 @@ TOPIC = "protocol/oncelog_protocol/topic_config.py"
 CLIENT = "client/oncelog/config.py"
 
 SERVERS = ("broker", "controller", "runtime", "testing", "cli")
-CLIENTS = ("client", "cli", "pipeline", "bench", "testing")
+CLIENTS = ("client", "cli", "console", "pipeline", "bench", "testing")
 
 MACHINE = ("testing/oncelog_testing/memory", "testing/oncelog_testing/turns")
 """These are parts of a broker's world, in which no client has options."""

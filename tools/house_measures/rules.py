@@ -17,7 +17,8 @@ from pathlib import Path
 
 DATA = "docs/rules.toml"
 FOLDERS = (
-    "protocol", "runtime", "broker", "controller", "client", "cli", "bench", "pipeline", "testing",
+    "protocol", "runtime", "broker", "controller", "client", "cli", "console", "bench", "pipeline",
+    "testing",
     "tests", "tools",
 )  # fmt: skip
 
