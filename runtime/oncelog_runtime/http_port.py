@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -31,6 +31,7 @@ import uvicorn
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from oncelog_runtime.structured_logging import get_logger
@@ -54,7 +55,13 @@ BUFFER_BYTES = 16 * 1024
 CLOSE_S = 1.0
 """Answers under way have so long when the port closes."""
 
+NOBODY_KEEPS = (("cache-control", "no-store"),)
+"""No cache may keep an answer with these headers."""
+
 Answerer = Callable[[Request], Awaitable[Response]]
+ENDLESS = b"text/event-stream"
+"""Answers of this type go on for as long as both sides want: the application has ``ANSWER_S`` from
+each part to the next, and so has the peer to take it."""
 
 
 class _Connection(H11Protocol):
@@ -68,6 +75,7 @@ class _Connection(H11Protocol):
         if len(self.connections) > CONNECTIONS_MAX:
             transport.abort()
             return
+        self.app = self._going_on(self.app)
         self._arm(IDLE_S)
 
     def expect_handshake(self) -> None:
@@ -93,6 +101,25 @@ class _Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._disarm()
+
+    def _going_on(self, app: Any) -> ASGIApp:
+        """Return the application with more time at each part of an answer without end."""
+
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            endless = False
+
+            async def sending(message: Message) -> None:
+                nonlocal endless
+                await send(message)
+                if message["type"] == "http.response.start":
+                    headers = dict(message.get("headers", ()))
+                    endless = headers.get(b"content-type", b"").startswith(ENDLESS)
+                elif endless and self._answering:
+                    self._arm(ANSWER_S)
+
+            await app(scope, receive, sending)
+
+        return call
 
     def _arm(self, seconds: float) -> None:
         self._disarm()
@@ -158,17 +185,31 @@ class _Server(uvicorn.Server):
         return contextlib.nullcontext()
 
 
-class HttpPort:
-    """It answers GET and HEAD of some paths on one address. Call ``start`` once and ``close`` once.
+def answering(answerers: Mapping[str, Answerer]) -> ASGIApp:
+    """Return an application that answers GET and HEAD of some paths.
 
     :param answerers: what answers each path; a path is starlette's, with its parameters.
+    """
+    routes = [Route(path, _guarded(answer)) for path, answer in answerers.items()]
+    return Router(routes, redirect_slashes=False)
+
+
+class HttpPort:
+    """It serves an application on one address. Call ``start`` once and ``close`` once.
+
     :param tls: with it the port speaks TLS only.
+    :param headers: every answer has them.
     """
 
-    def __init__(self, answerers: Mapping[str, Answerer], tls: ServerTls | None = None) -> None:
-        routes = [Route(path, _guarded(answer)) for path, answer in answerers.items()]
+    def __init__(
+        self,
+        app: ASGIApp,
+        tls: ServerTls | None = None,
+        *,
+        headers: Sequence[tuple[str, str]] = NOBODY_KEEPS,
+    ) -> None:
         config = uvicorn.Config(
-            Router(routes, redirect_slashes=False),
+            app,
             http=_Connection if tls is None else _over(tls),
             ws="none",
             lifespan="off",
@@ -178,7 +219,7 @@ class HttpPort:
             proxy_headers=False,
             forwarded_allow_ips="",
             server_header=False,
-            headers=[("cache-control", "no-store")],
+            headers=list(headers),
             timeout_keep_alive=IDLE_S,
             timeout_graceful_shutdown=round(2 * CLOSE_S),
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from oncelog_runtime import http_port
 from oncelog_runtime.clock import SystemWallClock
-from oncelog_runtime.http_port import CLOSE_S, HEAD_BYTES_MAX, Answerer, HttpPort
+from oncelog_runtime.http_port import CLOSE_S, HEAD_BYTES_MAX, Answerer, HttpPort, answering
 from oncelog_runtime.tls_contexts import ServerTls, TlsFiles
 from support.certificates import Papers
 from support.http_get import get, parse, send
@@ -30,7 +30,7 @@ async def echo(request: Request) -> Response:
 
 
 def port_of(answer: Answerer = echo, tls: ServerTls | None = None) -> HttpPort:
-    return HttpPort({"/{path:path}": answer}, tls)
+    return HttpPort(answering({"/{path:path}": answer}), tls)
 
 
 @asynccontextmanager
@@ -228,6 +228,31 @@ async def test_a_taken_port_is_an_error() -> None:
     async with serving() as port:
         with pytest.raises(OSError, match="in use"):
             await port_of().start(*port.address)
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "text/plain"])
+async def test_only_a_stream_of_events_goes_on_beyond_the_time_of_an_answer(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(http_port, "ANSWER_S", 0.3)
+    ended = asyncio.Event()
+
+    async def parts() -> AsyncIterator[str]:
+        try:
+            for number in range(10):
+                yield f"data: {number}\n\n"
+                await asyncio.sleep(0.1)
+            await asyncio.Event().wait()  # nothing more comes: it is cut off
+        finally:
+            ended.set()
+
+    async def answer(request: Request) -> Response:
+        return StreamingResponse(parts(), media_type=kind)
+
+    async with serving(answer) as port:
+        got = await get(port.address, "/live")
+        assert ("data: 9" in got.text) == (kind == "text/event-stream")
+        await eventually(ended.is_set)
 
 
 async def test_one_that_never_started_can_be_closed() -> None:

@@ -23,7 +23,7 @@ from oncelog_broker.observability import probes
 from oncelog_broker.observability.exposition import CONTENT_TYPE, Exposition
 from oncelog_broker.observability.metrics_access import MetricsAccess
 from oncelog_runtime.audit_file import AuditFile
-from oncelog_runtime.http_port import Answerer, HttpPort
+from oncelog_runtime.http_port import Answerer, HttpPort, answering
 from oncelog_runtime.observe import Stopwatch
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks, TasksClosedError
@@ -55,16 +55,14 @@ class Endpoint:
         self._broker = broker
         self._access = MetricsAccess(broker.config, broker.clock)
         self._tasks = Tasks("endpoint")
-        self._http = HttpPort(
-            {
-                "/": self._for_the_known(self._paths),
-                "/metrics": self._for_the_known(self._metrics),
-                "/livez": self._probe(probes.live),
-                "/readyz": self._probe(partial(probes.ready, broker)),
-                "/startupz": self._probe(partial(probes.started, broker)),
-            },
-            self._access.tls,
-        )
+        answerers = {
+            "/": self._for_the_known(self._paths),
+            "/metrics": self._for_the_known(self._metrics),
+            "/livez": self._probe(probes.live),
+            "/readyz": self._probe(partial(probes.ready, broker)),
+            "/startupz": self._probe(partial(probes.started, broker)),
+        }
+        self._http = HttpPort(answering(answerers), self._access.tls)
         self._closing = False
         self.exposition = Exposition(broker, stopwatch, turns, audit)
 
