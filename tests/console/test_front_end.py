@@ -1,0 +1,96 @@
+"""What browsers load: others' files are those that are named, and no template runs what it should
+not."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.house import ROOT
+
+PACKAGE = ROOT / "console/oncelog_console"
+STATIC = PACKAGE / "static"
+TEMPLATES = PACKAGE / "templates"
+
+FORBIDDEN = {
+    "hx-on": r"hx-on[:\-=]",
+    "a filter of a trigger": r"""hx-trigger\s*=\s*["'][^"']*\[""",
+    "js:": r"""["'\s](?:js|javascript):""",
+    "style=": r"<[^>]*\sstyle\s*=",
+    "<style>": r"<style\b",
+    "<script> without src": r"<script\b(?![^>]*\bsrc\s*=)[^>]*>",
+    "an event's attribute": r"<[^>]*\son\w+\s*=",
+    "|safe": r"\|\s*safe\b",
+    "autoescape off": r"\bautoescape\s+false\b",
+    "an address elsewhere": r"""(?:src|href|action|hx-\w+)\s*=\s*["'](?:https?:)?//""",
+}
+"""What stands in no template, by a regular expression. The policy of contents refuses most of it;
+the rest would be a hole."""
+
+
+def vendored() -> list[dict[str, Any]]:
+    return list(tomllib.loads((STATIC / "VENDORED.toml").read_text())["file"])
+
+
+def forbidden_in(text: str) -> list[str]:
+    """Return the names of what a template may not have and has."""
+    without_comments = re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL)
+    return [
+        name
+        for name, pattern in FORBIDDEN.items()
+        if re.search(pattern, without_comments, re.IGNORECASE | re.DOTALL)
+    ]
+
+
+@pytest.mark.parametrize("row", vendored(), ids=lambda row: str(row["name"]))
+def test_files_of_others_are_unchanged(row: dict[str, Any]) -> None:
+    text = (STATIC / row["name"]).read_bytes()
+    assert hashlib.sha256(text).hexdigest() == row["sha256"]
+    assert row["version"].encode() in text
+    assert row["licence"]
+
+
+def test_every_minified_file_is_named() -> None:
+    named = {row["name"] for row in vendored()}
+    assert {path.name for path in STATIC.rglob("*.min.*")} == named
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('<p hx-on:click="go()">', "hx-on"),
+        ('<p hx-trigger="click[ctrlKey]">', "a filter of a trigger"),
+        ("<p hx-vals='js:{a: 1}'>", "js:"),
+        ('<p style="color: red">', "style="),
+        ("<style>p {}</style>", "<style>"),
+        ("<script>alert(1)</script>", "<script> without src"),
+        ('<p onclick="go()">', "an event's attribute"),
+        ("<p>{{ name | safe }}", "|safe"),
+        ("{% autoescape false %}", "autoescape off"),
+        ('<img src="//example.com/a.png">', "an address elsewhere"),
+    ],
+)
+def test_what_is_forbidden_is_found(text: str, name: str) -> None:
+    assert forbidden_in(text) == [name]
+
+
+def test_what_is_allowed_is_not_found() -> None:
+    text = (
+        '<script src="/static/a.js" type="module"></script> <p hx-trigger="every 5s">'
+        '<a href="/topics/on">{{ style }}</a> {# "js:" is not used #}'
+    )
+    assert forbidden_in(text) == []
+
+
+def test_templates_run_nothing() -> None:
+    found = {
+        str(path.relative_to(TEMPLATES)): names
+        for path in sorted(Path(TEMPLATES).rglob("*.html"))
+        if (names := forbidden_in(path.read_text()))
+    }
+    assert not found
