@@ -54,7 +54,7 @@ ROUND_SECONDS ?= 60
 # `make fuzz-authenticate`: how many frames.
 FRAMES ?= 10000000
 
-.PHONY: help setup demo demo-pipeline test nightly unit quick integration check fmt lint types layers house house-report docs \
+.PHONY: help setup demo demo-pipeline test nightly unit quick integration check fmt lint types js layers house house-report docs \
 	bench bench-compare bench-peers fuzz fuzz-authenticate coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
 	chaos chaos-spark security-check bench-loop bench-spark lanes
 
@@ -133,7 +133,7 @@ golden: setup ## what every command prints; REWRITE=1 writes what came out into 
 	@REWRITE=$(REWRITE) $(BIN)/python -m pytest -q tests/cli/test_golden.py
 	@$(if $(REWRITE),git --no-pager diff --stat tests/cli/golden cli/oncelog_cli/output_schemas.json)
 
-check: setup lint types layers house ## format, lint, strict types, import law, house rules
+check: setup lint types js layers house ## format, lint, strict types, scripts' types, import law, house rules
 
 lint: setup
 	@$(BIN)/ruff format --quiet --check $(SOURCES) || \
@@ -142,6 +142,9 @@ lint: setup
 
 types: setup
 	@$(BIN)/mypy --no-error-summary $(ROOMS) tests tools
+
+js: setup ## the types of the console's scripts; says so where node or TypeScript cannot be had
+	@$(BIN)/python tools/check_js.py
 
 layers: setup ## the import law
 	@$(BIN)/lint-imports --no-cache > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }

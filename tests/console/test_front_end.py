@@ -4,6 +4,7 @@ not."""
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from support.house import ROOT
+from support.tools import tool
 
 PACKAGE = ROOT / "console/oncelog_console"
 STATIC = PACKAGE / "static"
@@ -94,3 +96,24 @@ def test_templates_run_nothing() -> None:
         if (names := forbidden_in(path.read_text()))
     }
     assert not found
+
+
+def test_a_mistake_in_a_type_is_found(tmp_path: Path) -> None:
+    checker = tool("check_js")
+    (tmp_path / "good.js").write_text(
+        "/** @param {string} text */\nexport function size(text) { return text.length; }\n"
+    )
+    (tmp_path / "bad.js").write_text(
+        'import { size } from "./good.js";\nsize(1);\ndocument.body.dataset.size = size("a");\n'
+    )
+    (tmp_path / "others.min.js").write_text("this is no script")
+    files = checker.scripts(tmp_path)
+    assert [path.name for path in files] == ["bad.js", "good.js"]
+    try:
+        said = checker.check(files)
+    except checker.NotAvailableError as error:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
+    assert "bad.js(2,6): error TS2345" in said
+    assert "bad.js(3,1): error TS2322" in said
+    assert "good.js" not in said
+    assert checker.check([tmp_path / "good.js"]) == ""
