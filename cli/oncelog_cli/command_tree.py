@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -33,6 +33,23 @@ def leaves() -> list[Leaf]:
             continue
         found += _within(entry.name, command, entry.passes_through)
     return found
+
+
+def path_of(words: Sequence[str]) -> str:
+    """Return the path of the command that a command line begins with: ``topics list``.
+
+    :raises UsageError: there is no such command.
+    """
+    entry = next((each for each in COMMANDS if words and each.name == words[0]), None)
+    if entry is None:
+        raise UsageError(f"there is no command {' '.join(words[:1])!r}")
+    path, command = [entry.name], load(entry)
+    for word in words[1:]:
+        command = (getattr(command, "commands", None) or {}).get(word)
+        if command is None:
+            break
+        path.append(word)
+    return " ".join(path)
 
 
 def _within(path: str, command: Any, passes_through: bool) -> Iterator[Leaf]:

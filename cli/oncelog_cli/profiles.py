@@ -16,6 +16,10 @@ Profiles are in ``$XDG_CONFIG_HOME/oncelog/profiles.toml``, else
     [profiles.prod.security]
     ca_file = "/etc/oncelog/ca.pem"
 
+    [profiles.prod.console]
+    label = "production"
+    colour = "red"
+
 Rules: nothing is guessed from a file that is not as it must be, and what it may not say is named
 with its place. It is replaced as a whole, so that a reader sees the old one or the new one.
 """
@@ -38,7 +42,7 @@ PREVIOUS = "-"
 """It stands for the profile that was in use before, as with ``cd -``."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_FIELDS = {"bootstrap": str, "description": str, "options": dict, "security": dict}
+_FIELDS = {"bootstrap": str, "description": str, "options": dict, "security": dict, "console": dict}
 _TOP = {"current": str, "previous": str, "profiles": dict}
 
 
@@ -52,6 +56,8 @@ class Profile:
     """Client options by name, in snake case; values as TOML has them."""
     security: Mapping[str, Any] = field(default_factory=dict)
     """Options of ``oncelog.Security``."""
+    console: Mapping[str, Any] = field(default_factory=dict)
+    """``label`` and ``colour`` of the band across every page of the console."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +189,7 @@ def save_profiles(profiles: Profiles, path: Path | None = None) -> None:
         texts = {"description": profile.description, "bootstrap": profile.bootstrap}
         plain = {key: text for key, text in texts.items() if text}
         lines += ["", f"[profiles.{heading}]", *([to_toml(plain).strip()] if plain else [])]
-        for table in ("options", "security"):
+        for table in ("options", "security", "console"):
             if content := getattr(profile, table):
                 lines += ["", f"[profiles.{heading}.{table}]", to_toml(dict(content)).strip()]
     beside = path.with_name(f"{path.name}.{os.getpid()}.new")

@@ -172,8 +172,7 @@ class Output:
             self._print_document({}, [*self.errors, Failure("", error).entry()])
 
     def _print_document(self, payload: Mapping[str, Any], errors: Sequence[Any]) -> None:
-        document = {"_command": self.command, "_version": JSON_VERSION, **payload}
-        document["errors"] = errors
+        document = enveloped(self.command, payload, errors)
         self.finished = True
         text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
         if self.format is Format.YAML:
@@ -182,6 +181,14 @@ class Output:
             # Through JSON, so that what neither can say becomes the same text in both.
             text = to_yaml(json.loads(text))
         print(text)
+
+
+def enveloped(command: str, payload: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, Any]:
+    """Return the document that a command prints: what it has to say, and what says whose it is.
+
+    :param errors: what failed, as :meth:`Failure.entry` has it.
+    """
+    return {"_command": command, "_version": JSON_VERSION, **payload, "errors": errors}
 
 
 CURRENT: ContextVar[Output | None] = ContextVar("CURRENT", default=None)

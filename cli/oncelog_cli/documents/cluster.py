@@ -11,7 +11,7 @@ from oncelog_cli.health import ClusterSnapshot, HealthCheck, Status, worst
 
 if TYPE_CHECKING:
     from oncelog import Admin
-    from oncelog.admin.results import LogDirDescription
+    from oncelog.admin.results import ClusterDescription, LogDirDescription
 
 ASKED_AT_ONCE = 500
 """Topics of which settings are asked for in one request."""
@@ -22,7 +22,11 @@ async def described_cluster(admin: Admin) -> Document:
 
     :raises OncelogError: no broker answers.
     """
-    found = await admin.describe_cluster()
+    return cluster_document(await admin.describe_cluster())
+
+
+def cluster_document(found: ClusterDescription) -> Document:
+    """Return the document of ``cluster describe`` of what a broker has said."""
     rows = [
         {
             **fields_of(broker, "broker_id broker_epoch rack"),
@@ -55,10 +59,11 @@ async def described_log_dirs(
     failures = Failures()
     found = await admin.describe_log_dirs(brokers or None, topics=names)
     sound = failures.sound(found, lambda item: f"broker {item.broker_id} {item.path}".rstrip())
-    return Answer({"log_dirs": [_directory(item) for item in sound]}, failures)
+    return Answer({"log_dirs": [directory_row(item) for item in sound]}, failures)
 
 
-def _directory(item: LogDirDescription) -> Row:
+def directory_row(item: LogDirDescription) -> Row:
+    """Return the row of ``log-dirs`` of one directory."""
     held = sorted(item.replicas, key=lambda replica: replica.partition)
     fields = "size_bytes log_start_offset log_end_offset high_watermark"
     return {

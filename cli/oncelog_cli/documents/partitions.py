@@ -42,7 +42,7 @@ async def listed_partitions(
         row
         for topic in found
         if internal or topics or not topic.internal
-        for row in (_row(topic, item, min_isr) for item in topic.partitions)
+        for row in (partition_row(topic, item, min_isr) for item in topic.partitions)
         if (not states or not set(states).isdisjoint(row["states"]))
         and (broker is None or broker in row["replicas"])
         and (leader is None or leader == row["leader"])
@@ -62,7 +62,13 @@ async def topics_and_min_isr(
     return sound, await min_insync_replicas(admin, [topic.topic for topic in sound])
 
 
-def _row(topic: TopicDescription, item: PartitionDescription, min_isr: Mapping[str, int]) -> Row:
+def partition_row(
+    topic: TopicDescription, item: PartitionDescription, min_isr: Mapping[str, int]
+) -> Row:
+    """Return the row of ``partitions list`` of one partition.
+
+    :param min_isr: ``min_insync_replicas`` by topic.
+    """
     return {
         "topic": topic.topic,
         **fields_of(item, "partition leader leader_epoch replicas isr"),

@@ -40,13 +40,19 @@ async def listed_topics(
     failures = Failures()
     topics, min_isr = await topics_and_min_isr(admin, patterns, failures, regex=regex)
     rows = [
-        {**_summary(topic), **_against_min_isr(topic, min_isr)}
-        for topic in topics
-        if internal or not topic.internal or patterns
+        topic_row(topic, min_isr) for topic in topics if internal or not topic.internal or patterns
     ]
     return Answer(
         {"topics": [row for row in rows if all(row[key] for key in conditions)]}, failures
     )
+
+
+def topic_row(topic: TopicDescription, min_isr: Mapping[str, int]) -> Row:
+    """Return the row of ``topics list`` of one topic.
+
+    :param min_isr: ``min_insync_replicas`` by topic.
+    """
+    return {**_summary(topic), **_against_min_isr(topic, min_isr)}
 
 
 def _summary(topic: TopicDescription) -> Row:
