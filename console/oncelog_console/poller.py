@@ -1,0 +1,253 @@
+"""The poller alone asks for what all pages show; what it costs does not grow with who looks.
+
+Rules: a question is under way once at a time. It begins again after its period, and after at least
+20 times as long as it took, so that it costs at most 5 % of a core. While nobody has looked for a
+minute, its period is six times as long. Topics are asked for in slices, so that no answer holds the
+loop for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from oncelog import Admin
+from oncelog.admin.results import LogDirDescription, TopicDescription
+from oncelog_cli.documents.answer import Failure, Failures
+from oncelog_cli.documents.cluster import min_insync_replicas
+from oncelog_cli.documents.events import described_events
+from oncelog_cli.documents.groups import listed_groups
+from oncelog_cli.documents.transactions import listed_transactions
+from oncelog_console.rates import Rates
+from oncelog_console.snapshot import Fact, Snapshot
+from oncelog_protocol.errors import OncelogError
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.structured_logging import get_logger
+from oncelog_runtime.tasks import Tasks
+
+logger = get_logger(__name__)
+
+COST = 20
+"""A question rests for so many times its duration."""
+UNWATCHED_S = 60.0
+"""After so long without a look, questions are asked more rarely,"""
+UNWATCHED_FACTOR = 6
+"""by this factor."""
+REFRESH_S = 1.0
+"""Nobody can have a question asked more often than this."""
+SLICE_TOPICS = 200
+ALIVE_MS = 5_000
+"""A cluster that does not say in this time who is there counts as silent."""
+
+Said = tuple[Any, Sequence[Failure]]
+"""An answer's value, and what it lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One fact of the snapshot is asked for like this."""
+
+    fact: str
+    """The name of the snapshot's field."""
+    every_s: float
+    ask: Callable[[], Awaitable[Said]]
+
+
+class Poller:
+    """It keeps a snapshot of one cluster. Call ``start`` once and ``close`` once.
+
+    :param admin: it asks as the console's own user.
+    """
+
+    def __init__(self, admin: Admin, clock: WallClock) -> None:
+        self._admin = admin
+        self._clock = clock
+        self._tasks = Tasks("poller")
+        self._snapshot = Snapshot()
+        self._rates = Rates()
+        self._wanted: dict[str, asyncio.Event] = {}
+        self._answered = asyncio.Condition()
+        self._looked_s = float("-inf")
+        self._told: set[str] = set()
+        self._watchers: list[Callable[[Snapshot], None]] = []
+        self._questions = (
+            Question("cluster", 2, self._cluster),
+            Question("topics", 5, self._topics),
+            Question("log_dirs", 5, self._log_dirs),
+            Question("min_isr", 60, self._min_isr),
+            Question("groups", 5, self._groups),
+            Question("transactions", 5, self._transactions),
+            Question("events", 5, self._events),
+        )
+
+    @property
+    def seen(self) -> Snapshot:
+        """Return what is known now."""
+        return self._snapshot
+
+    # ------------------------------------------------------------------------------ looking
+
+    def watch(self, watcher: Callable[[Snapshot], None]) -> None:
+        """Have somebody called with every new snapshot: a history of figures, for example."""
+        self._watchers.append(watcher)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        for question in self._questions:
+            self._wanted[question.fact] = asyncio.Event()
+            self._tasks.spawn(question.fact, self._ask_for_ever(question))
+
+    async def close(self) -> None:
+        """Ask nothing any more."""
+        await self._tasks.close()
+
+    def looked(self) -> None:
+        """Note that somebody looks: facts that are older than their period are asked for now."""
+        now_s = asyncio.get_running_loop().time()
+        rested = now_s - self._looked_s > UNWATCHED_S
+        self._looked_s = now_s
+        if rested:
+            self.refresh()
+
+    def refresh(self, *facts: str) -> None:
+        """Ask now, for some facts or for all; at most once a second."""
+        for name in facts or tuple(self._wanted):
+            self._wanted[name].set()
+
+    async def until(self, shows: Callable[[Snapshot], bool], timeout_s: float) -> bool:
+        """Wait until the snapshot shows something; return whether it does in time.
+
+        Questions are asked meanwhile as often as they may be.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not shows(self._snapshot):
+                    self.refresh()
+                    async with self._answered:
+                        await self._answered.wait()
+        except TimeoutError:
+            return shows(self._snapshot)
+        return True
+
+    # ------------------------------------------------------------------------------ asking
+
+    async def _ask_for_ever(self, question: Question) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            wanted = self._wanted[question.fact]
+            wanted.clear()
+            began_s = loop.time()
+            await self._ask(question)
+            took_s = loop.time() - began_s
+            least_s = max(REFRESH_S, COST * took_s)
+            await asyncio.sleep(least_s)
+            rest_s = self._period_s(question) - least_s
+            if rest_s > 0:
+                try:
+                    async with asyncio.timeout(rest_s):
+                        await wanted.wait()
+                except TimeoutError:
+                    pass
+
+    def _period_s(self, question: Question) -> float:
+        unwatched = asyncio.get_running_loop().time() - self._looked_s > UNWATCHED_S
+        return question.every_s * (UNWATCHED_FACTOR if unwatched else 1)
+
+    async def _ask(self, question: Question) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        known: Fact[Any] = getattr(self._snapshot, question.fact)
+        try:
+            value, missing = await question.ask()
+        except OncelogError as error:
+            fact = replace(known, error=str(error) or type(error).__name__)
+            self._tell(question.fact, error)
+        else:
+            self._told.discard(question.fact)
+            took_s = loop.time() - began_s
+            fact = Fact(value, self._clock.now_ms(), took_s, missing=tuple(missing))
+        await self._keep(question.fact, fact)
+
+    def _tell(self, fact: str, error: OncelogError) -> None:
+        """Write one line when a fact begins to be unknown, and not one each second."""
+        if fact not in self._told:
+            self._told.add(fact)
+            logger.warning("console_cluster_silent", fact=fact, error=error)
+
+    async def _keep(self, name: str, fact: Fact[Any]) -> None:
+        changed: dict[str, Any] = {name: fact}
+        snapshot: Snapshot = replace(self._snapshot, **changed)
+        cluster, dirs = snapshot.cluster, snapshot.log_dirs
+        if name == "cluster" and cluster.value is not None and not cluster.error:
+            alive = {broker.broker_id: cluster.asked_ms or 0 for broker in cluster.value.brokers}
+            snapshot = replace(snapshot, brokers_seen_ms={**snapshot.brokers_seen_ms, **alive})
+        if name == "log_dirs" and dirs.value is not None and not dirs.error:
+            self._rates.look(asyncio.get_running_loop().time(), dirs.value, snapshot.topics.value)
+            snapshot = replace(snapshot, rates=self._rates.known())
+        if name in ("cluster", "topics", "log_dirs", "min_isr"):
+            snapshot = snapshot.judged()
+        self._snapshot = snapshot
+        for watcher in self._watchers:
+            watcher(snapshot)
+        async with self._answered:
+            self._answered.notify_all()
+
+    # ------------------------------------------------------------------------------ questions
+
+    async def _cluster(self) -> Said:
+        return await self._admin.describe_cluster(timeout_ms=ALIVE_MS), ()
+
+    async def _topics(self) -> Said:
+        names = await self._admin.list_topics(include_internal=True)
+        found: list[TopicDescription] = []
+        for some in slices(names):
+            found += [each for each in await self._admin.describe_topics(some) if not each.error]
+            await asyncio.sleep(0)
+        return tuple(found), ()
+
+    async def _log_dirs(self) -> Said:
+        cluster = self._snapshot.cluster.value or await self._admin.describe_cluster()
+        brokers = [broker.broker_id for broker in cluster.brokers]
+        known = [topic.topic for topic in self._snapshot.topics.value or ()]
+        failures = Failures()
+        whole: dict[tuple[int, str], LogDirDescription] = {}
+        for some in slices(known) if len(known) > SLICE_TOPICS else [None]:
+            for item in await self._admin.describe_log_dirs(brokers, topics=some):
+                key = (item.broker_id, item.path)
+                before = whole.get(key)
+                if before is not None:
+                    item = replace(item, replicas=(*before.replicas, *item.replicas))
+                whole[key] = item
+            await asyncio.sleep(0)
+        failures.sound(whole.values(), lambda item: f"broker {item.broker_id} {item.path}".rstrip())
+        return tuple(whole.values()), failures
+
+    async def _min_isr(self) -> Said:
+        topics = self._snapshot.topics.value
+        names = (
+            await self._admin.list_topics(include_internal=True)
+            if topics is None
+            else [topic.topic for topic in topics]
+        )
+        return await min_insync_replicas(self._admin, names), ()
+
+    async def _groups(self) -> Said:
+        answer = await listed_groups(self._admin)
+        return answer, answer.failures
+
+    async def _transactions(self) -> Said:
+        answer = await listed_transactions(self._admin)
+        return answer, answer.failures
+
+    async def _events(self) -> Said:
+        answer = await described_events(self._admin)
+        return answer, answer.failures
+
+
+def slices(names: Sequence[str]) -> list[Sequence[str]]:
+    """Cut names into parts of which each may be asked for at once; there is at least one part."""
+    return [
+        names[first : first + SLICE_TOPICS] for first in range(0, max(len(names), 1), SLICE_TOPICS)
+    ]

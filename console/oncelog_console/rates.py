@@ -1,0 +1,79 @@
+"""What comes in a second is the difference of two looks at high watermarks and sizes. Pure.
+
+Retention makes sizes smaller, so bytes are a lower bound where it cut something off meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from oncelog.admin.results import LogDirDescription, TopicDescription
+from oncelog_console.snapshot import Rate
+
+POINTS = 30
+"""So many looks are remembered for the trend of a topic."""
+
+Sums = dict[str, tuple[int, int]]
+"""Topic to records and bytes, over the leaders of its partitions."""
+
+
+class Rates:
+    """It compares each look at the log directories with the one before."""
+
+    def __init__(self) -> None:
+        self._before: tuple[float, Sums] | None = None
+        self._trends: dict[str, deque[float]] = {}
+        self._known: dict[str, Rate] = {}
+
+    def look(
+        self,
+        now_s: float,
+        log_dirs: Sequence[LogDirDescription],
+        topics: Sequence[TopicDescription] | None,
+    ) -> None:
+        """Take a look into account.
+
+        :param topics: they say who leads; without them nothing can be said.
+        """
+        if topics is None:
+            return
+        sums = sums_of(log_dirs, topics)
+        if self._before is not None and now_s > self._before[0]:
+            self._compare(now_s - self._before[0], self._before[1], sums)
+        self._before = (now_s, sums)
+
+    def known(self) -> Mapping[str, Rate]:
+        """Return what comes in, by topic."""
+        return dict(self._known)
+
+    def _compare(self, seconds: float, before: Sums, now: Sums) -> None:
+        self._trends = {name: trend for name, trend in self._trends.items() if name in now}
+        known: dict[str, Rate] = {}
+        for name, (records, held) in now.items():
+            if name not in before:
+                continue
+            rate = max(0, records - before[name][0]) / seconds
+            trend = self._trends.setdefault(name, deque(maxlen=POINTS))
+            trend.append(rate)
+            known[name] = Rate(rate, max(0, held - before[name][1]) / seconds, tuple(trend))
+        self._known = known
+
+
+def sums_of(log_dirs: Sequence[LogDirDescription], topics: Sequence[TopicDescription]) -> Sums:
+    """Return records and bytes by topic; a topic of which a leader is not known has no sum."""
+    leader_has = {
+        (item.broker_id, replica.partition): (replica.high_watermark, replica.size_bytes)
+        for item in log_dirs
+        for replica in item.replicas
+    }
+    sums: Sums = {}
+    for topic in topics:
+        held = [
+            leader_has.get((item.leader, (topic.topic, item.partition)))  # type: ignore[arg-type]
+            for item in topic.partitions
+        ]
+        if held and None not in held:
+            known = [each for each in held if each is not None]
+            sums[topic.topic] = (sum(each[0] for each in known), sum(each[1] for each in known))
+    return sums
