@@ -1,0 +1,162 @@
+"""A page is what one address shows; pages say here how they are asked, and how they answer.
+
+Rules: a page's address is its whole state. A page names the command that shows the same, and
+``Accept: application/json`` gets the document of that command. A view is made by a pure function
+from documents, so that what a page shows is what ``--json`` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from starlette.datastructures import ImmutableMultiDict, QueryParams
+from starlette.requests import Request
+
+from oncelog import Admin
+from oncelog_cli.documents.answer import Answer, Document
+from oncelog_console.console import Console
+from oncelog_console.look import Look
+from oncelog_console.sessions import Session
+from oncelog_console.snapshot import Snapshot, seen_by
+
+Command = tuple[str, ...]
+"""The words of a command line after ``oncelog``: ``("topics", "describe", "orders")``."""
+Form = ImmutableMultiDict[str, str]
+"""What a form sent; a name may stand in it several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One address shows this."""
+
+    title: str
+    template: str
+    """A file of ``templates``."""
+    view: object
+    """Templates see it as ``view``."""
+    command: Command = ()
+    """It shows the same; () where no command does."""
+    answer: Answer | Document | None = None
+    """The document that the command prints with ``--json``; None: there is none for this page."""
+    asked_ms: int | None = None
+    """Wall clock of the oldest figure that is shown."""
+    status: HTTPStatus = HTTPStatus.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Instead of an answer the browser goes to another page of the console."""
+
+    path: str
+    """It begins with one slash."""
+    cookies: Mapping[str, str] = field(default_factory=dict)
+    """These are set, for this console alone."""
+
+
+class NotFoundError(Exception):
+    """What an address names does not exist; the text says what."""
+
+
+class BadRequestError(Exception):
+    """An address or a form says something that cannot be; the text says what, and what could."""
+
+
+class Visit:
+    """One request of one visitor."""
+
+    def __init__(self, console: Console, request: Request, session: Session, look: Look) -> None:
+        self.console = console
+        self.request = request
+        self.session = session
+        self.look = look
+        """How the visitor wants pages to look: zone and theme."""
+        self.seen: Snapshot = seen_by(console.poller.seen, session.visible)
+        """What is known of the cluster, as far as the visitor may see it."""
+        self.now_ms = console.clock.now_ms()
+
+    @property
+    def admin(self) -> Admin:
+        """Return the visitor's admin client; whatever is asked about one object goes through it."""
+        return self.session.admin
+
+    @property
+    def query(self) -> QueryParams:
+        """Return the parameters after the question mark of the address."""
+        return self.request.query_params
+
+    @property
+    def changes_allowed(self) -> bool:
+        """Return whether the console may change the cluster."""
+        return self.console.settings.allow_changes
+
+    def named(self, name: str) -> str:
+        """Return a part of the address's path, decoded."""
+        return str(self.request.path_params[name])
+
+    def number(self, name: str, default: int, *, least: int = 0, most: int = 2**63 - 1) -> int:
+        """Return a whole number of the address's parameters.
+
+        :raises BadRequestError: it is none, or too small or large.
+        """
+        text = self.query.get(name, "").replace(",", "").strip()
+        if not text:
+            return default
+        try:
+            value = int(text) if len(text) <= 20 else most + 1
+        except ValueError:
+            raise BadRequestError(f"{name}={text!r} is no number") from None
+        if not least <= value <= most:
+            raise BadRequestError(f"{name}={text!r} is not between {least} and {most}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """An address, starlette's with parameters, and what answers GET there."""
+
+    path: str
+    show: Callable[[Visit], Awaitable[Page | Redirect]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRoute:
+    """An address that sends events, each the text of one, for as long as somebody listens.
+
+    The texts are of the form ``event: name\\ndata: ...\\n\\n`` (HTML standard, server-sent events);
+    :func:`server_sent` makes them.
+    """
+
+    path: str
+    follow: Callable[[Visit], AsyncIterator[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRoute:
+    """An address that takes a form. It exists only where changes are allowed."""
+
+    path: str
+    change: Callable[[Visit, Form], Awaitable[Page | Redirect]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRoute:
+    """An address that answers with a file to keep: ``download(visit)`` gives name, type and parts."""
+
+    path: str
+    download: Callable[[Visit], Awaitable[tuple[str, str, AsyncIterator[bytes]]]]
+
+
+def server_sent(event: str, data: str) -> str:
+    """Return the text of one event; lines of ``data`` are sent as lines."""
+    lines = data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return f"event: {event}\n" + "".join(f"data: {line}\n" for line in lines) + "\n"
+
+
+def document_of(page: Page) -> tuple[Document, list[Any]]:
+    """Return a page's document, and its errors as documents have them."""
+    if isinstance(page.answer, Answer):
+        return page.answer.document, [each.entry() for each in page.answer.failures]
+    return page.answer or {}, []

@@ -1,0 +1,18 @@
+"""Every page of the console has its address in these tables."""
+
+from __future__ import annotations
+
+from oncelog_console.page import ChangeRoute, PageRoute, PlainRoute, StreamRoute
+from oncelog_console.pages import brokers, find, overview, settings, topic, topics
+
+PAGES: tuple[PageRoute, ...] = (
+    *overview.PAGES,
+    *topics.PAGES,
+    *topic.PAGES,
+    *brokers.PAGES,
+    *find.PAGES,
+    *settings.PAGES,
+)
+STREAMS: tuple[StreamRoute, ...] = ()
+PLAIN: tuple[PlainRoute, ...] = ()
+CHANGES: tuple[ChangeRoute, ...] = ()

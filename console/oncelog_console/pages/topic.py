@@ -1,0 +1,181 @@
+"""One topic: its partitions with the ends of every replica, its settings, and who reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog_cli.documents.answer import Failure
+from oncelog_cli.documents.groups import described_groups
+from oncelog_cli.documents.partitions import partition_row
+from oncelog_cli.documents.topics import described_topics
+from oncelog_console.page import BadRequestError, NotFoundError, Page, PageRoute, Visit
+from oncelog_console.snapshot import Snapshot
+
+PAGE_ROWS = 200
+GROUPS_MAX = 200
+"""So many groups are asked whether they read a topic."""
+TABS = ("partitions", "configs", "consumers")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaEnd:
+    """One replica of a partition, on the axis of all of them."""
+
+    broker_id: int
+    in_isr: bool
+    leads: bool
+    end: int | None
+    """Its log end offset; None: its broker did not say."""
+    behind: int | None
+    """So many records fewer than the one that has most."""
+    percent: int
+    """Where its end stands between start and largest end, in steps of 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One row: what ``topics describe`` prints of a partition, and where its replicas end."""
+
+    row: Mapping[str, Any]
+    states: tuple[str, ...]
+    """What is wrong, as ``partitions list`` names it."""
+    size_bytes: int | None
+    """Of the leader's replica."""
+    replicas: tuple[ReplicaEnd, ...]
+
+    @property
+    def worst(self) -> tuple[bool, int, int]:
+        """Return what the worst come first by: no leader, fewest in sync, most behind."""
+        behind = max((each.behind or 0 for each in self.replicas), default=0)
+        missing = len(self.row["replicas"]) - len(self.row["isr"])
+        return (self.row["leader"] >= 0, -missing, -behind)
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """These groups have committed offsets of a topic."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    failures: tuple[Failure, ...]
+    not_asked: int
+    """So many more groups exist, and were not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """The view of the page."""
+
+    topic: str
+    topic_id: str
+    internal: bool
+    tab: str
+    partitions: tuple[PartitionView, ...]
+    partition_count: int
+    page: int
+    pages: int
+    configs: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...]
+    readers: Readers | None = None
+    """None: they were not asked for."""
+    tabs: tuple[str, ...] = TABS
+
+
+def partition_views(seen: Snapshot, described: Mapping[str, Any]) -> list[PartitionView]:
+    """Return the partitions of a topic, with what log directories say of their replicas.
+
+    :param described: the topic's row of ``topics describe``.
+    """
+    name = described["topic"]
+    held = {
+        (item.broker_id, replica.partition.partition): replica
+        for item in seen.log_dirs.value or ()
+        for replica in item.replicas
+        if replica.partition.topic == name
+    }
+    topic, min_isr = seen.topic(name), seen.min_isr.value or {}
+    states: dict[int, list[str]] = {}
+    if topic is not None:
+        states = {
+            item.partition: partition_row(topic, item, min_isr)["states"]
+            for item in topic.partitions
+        }
+    views = []
+    for row in described["partitions"]:
+        number = row["partition"]
+        replicas = {broker: held.get((broker, number)) for broker in row["replicas"]}
+        known = [each for each in replicas.values() if each is not None]
+        largest = max((each.log_end_offset for each in known), default=0)
+        start = min((each.log_start_offset for each in known), default=0)
+        leader = replicas.get(row["leader"])
+        ends = tuple(
+            ReplicaEnd(
+                broker,
+                broker in row["isr"],
+                broker == row["leader"],
+                None if each is None else each.log_end_offset,
+                None if each is None else largest - each.log_end_offset,
+                0 if each is None else percent(start, each.log_end_offset, largest),
+            )
+            for broker, each in replicas.items()
+        )
+        size = None if leader is None else leader.size_bytes
+        views.append(PartitionView(row, tuple(states.get(number, ())), size, ends))
+    return views
+
+
+def percent(start: int, end: int, largest: int) -> int:
+    """Return where an offset stands on its axis, in steps of 2."""
+    return 100 if largest <= start else 2 * (50 * (end - start) // (largest - start))
+
+
+async def show(visit: Visit) -> Page:
+    """Show one topic."""
+    name = visit.named("topic")
+    tab = visit.query.get("tab", "partitions")
+    if tab not in TABS:
+        raise BadRequestError(f"tab={tab!r}: there are {', '.join(TABS)}")
+    every = tab == "configs"
+    answer = await described_topics(visit.admin, [name], every_setting=every)
+    if not answer.document["topics"]:
+        error = answer.failures[0].error
+        raise error if isinstance(error, Exception) else NotFoundError(answer.failures[0].message)
+    (row,) = answer.document["topics"]
+    views = sorted(partition_views(visit.seen, row), key=lambda view: view.worst)
+    pages = max(1, -(-len(views) // PAGE_ROWS))
+    number = min(visit.number("page", 1, least=1, most=1_000_000), pages)
+    view = TopicView(
+        name,
+        row["topic_id"],
+        row["internal"],
+        tab,
+        tuple(views[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]),
+        len(views),
+        number,
+        pages,
+        tuple(row["configs"]),
+        tuple(answer.notes),
+        await readers_of(visit, name) if tab == "consumers" else None,
+    )
+    command = ("topics", "describe", name, *(("--configs",) if every else ()))
+    return Page(name, "topic.html", view, command, answer, asked_ms=visit.seen.log_dirs.asked_ms)
+
+
+async def readers_of(visit: Visit, name: str) -> Readers:
+    """Ask which groups have committed offsets of a topic, and how far behind they are."""
+    names = [row["group"] for row in visit.seen.group_rows]
+    asked = names[:GROUPS_MAX]
+    answer = await described_groups(visit.admin, asked) if asked else None
+    rows = [] if answer is None else answer.document["groups"]
+    found = [
+        {"group": row["group"], "state": row["state"], "lag": topic["lag"]}
+        for row in rows
+        for topic in row["topics"]
+        if topic["topic"] == name
+    ]
+    failures = () if answer is None else answer.failures
+    return Readers(tuple(found), tuple(failures), len(names) - len(asked))
+
+
+PAGES = (PageRoute("/topics/{topic}", show),)
