@@ -143,7 +143,7 @@ class ChangeRoute:
 
 @dataclass(frozen=True, slots=True)
 class PlainRoute:
-    """An address that answers with a file to keep: ``download(visit)`` gives name, type and parts."""
+    """An address that answers with a file to keep: its name, type and parts."""
 
     path: str
     download: Callable[[Visit], Awaitable[tuple[str, str, AsyncIterator[bytes]]]]
