@@ -14,3 +14,4 @@ def configure_logging(stream: TextIO) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its lines on starting say nothing

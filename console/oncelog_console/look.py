@@ -1,4 +1,4 @@
-"""A visitor chooses how pages look: time zone and theme. Both are in a cookie, not on the server."""
+"""A visitor chooses how pages look: time zone and theme. Both are in a cookie."""
 
 from __future__ import annotations
 
