@@ -1,6 +1,7 @@
-"""The grammar of ``--grep`` says which records ``consume`` prints. Pure.
+"""Which records ``consume`` prints is said by ``--grep`` and ``--where``; both are one tree. Pure.
 
-A filter is a regular expression that is searched for, behind the part it is searched in::
+``--where`` is the language of ``docs/filter-expressions.md``. A filter of ``--grep`` is a regular
+expression that is searched for, behind the part it is searched in::
 
     refund              in the value
     value:refund        the same
@@ -15,35 +16,40 @@ that is not there does not match.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
+from oncelog_cli.where.columns import finder_of
+from oncelog_cli.where.pattern import compile_pattern
+from oncelog_cli.where.tree import (
+    AllOf,
+    Compare,
+    Field,
+    IsNull,
+    Matches,
+    Not,
+    Operator,
+    Part,
+    Tree,
+)
 
 if TYPE_CHECKING:
     from oncelog import Record
 
-RecordFilter = Callable[["Record"], bool]
+RecordFilter = Callable[[Sequence["Record"]], list["Record"]]
 
 _PARTS = ("value", "key", "header")
 
 
-def parse_filters(items: Sequence[str]) -> RecordFilter | None:
-    """Return a filter that all of ``items`` make together; None without any.
+def parse_filter(text: str) -> Tree:
+    """Return the condition that one filter of ``--grep`` stands for.
 
-    :raises ValueError: one of them is none; the text names it.
+    :raises ValueError: it is none; the text names it.
     """
-    filters = [_parse(item) for item in items]
-    if not filters:
-        return None
-    return lambda record: all(matches(record) for matches in filters)
-
-
-def _parse(text: str) -> RecordFilter:
     if text.startswith("!"):
-        wanted = _parse(text[1:])
-        return lambda record: not wanted(record)
+        return Not(parse_filter(text[1:]))
     if text == "null":
-        return lambda record: record.value is None
+        return IsNull(Field(Part.VALUE))
     part, colon, rest = text.partition(":")
     if not colon or part not in _PARTS:
         part, rest = "value", text
@@ -51,27 +57,48 @@ def _parse(text: str) -> RecordFilter:
         raise ValueError(f"{text!r}: nothing to look for")
     if part == "header":
         return _header(rest, text)
-    pattern = _compile(rest, text)
-    if part == "key":
-        return lambda record: record.key is not None and bool(pattern.search(record.key))
-    return lambda record: record.value is not None and bool(pattern.search(record.value))
+    return _matches(Field(Part(part)), rest, text)
 
 
-def _header(rest: str, text: str) -> RecordFilter:
+def _header(rest: str, text: str) -> Tree:
     name, equals, expression = rest.partition("=")
     if not name:
         raise ValueError(f"{text!r}: a header has a name")
     if not equals:
-        return lambda record: any(key == name for key, _ in record.headers)
-    pattern = _compile(expression, text)
-    return lambda record: any(
-        key == name and value is not None and bool(pattern.search(value))
-        for key, value in record.headers
-    )
+        return Compare(Operator.CONTAINS, Field(Part.HEADER), name)
+    return _matches(Field(Part.HEADER, name), expression, text)
 
 
-def _compile(expression: str, text: str) -> re.Pattern[bytes]:
+def _matches(field: Field, expression: str, text: str) -> Tree:
     try:
-        return re.compile(expression.encode("utf-8", "surrogateescape"))
-    except re.error as error:
-        raise ValueError(f"{text!r} holds no regular expression: {error}") from None
+        compile_pattern(expression)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}") from None
+    return Matches(field, expression)
+
+
+def filter_of(
+    trees: Sequence[Tree], seen_as: Callable[[Record], Record] | None = None
+) -> RecordFilter | None:
+    """Return what keeps the records of one partition that all trees find; None without any.
+
+    :param seen_as: conditions are asked of what this makes of a record, in place of the record.
+    """
+    if not trees:
+        return None
+    from oncelog import ColumnBatch
+
+    find = finder_of(trees[0] if len(trees) == 1 else AllOf(tuple(trees)))
+
+    def keep(records: Sequence[Record]) -> list[Record]:
+        if not records:
+            return []
+        seen = records if seen_as is None else list(map(seen_as, records))
+        _, _, offsets, timestamps, keys, values, headers = zip(*seen, strict=True)
+        first = seen[0]
+        batch = ColumnBatch(
+            first.topic, first.partition, offsets, timestamps, keys, values, headers
+        )
+        return [records[row] for row in find(batch)]
+
+    return keep

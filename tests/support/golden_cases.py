@@ -353,6 +353,11 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "consume": (
         Case("consume orders --until-end --partition 0 --format '%p %o %k %h\\n'", formats=PLAIN),
         Case("consume orders --until-end --partition 0 --json", formats=PLAIN),
+        Case(
+            "consume orders --until-end --partition 0 --where 'offset == 0 and size > 0'",
+            formats=PLAIN,
+        ),
+        Case("consume orders --where 'valeu.id == 7'", formats=PLAIN, code=2, asks=False),
         Case("consume none --until-end --json", formats=PLAIN, code=1),
     ),
     "groups list": (_fake("groups list", groups),),

@@ -44,7 +44,7 @@ from oncelog_cli.options import (
     complete_groups,
     parsed,
 )
-from oncelog_cli.record_filter import RecordFilter, parse_filters
+from oncelog_cli.record_filter import RecordFilter, filter_of, parse_filter
 from oncelog_cli.record_text import (
     FORMAT_HELP,
     RecordFormat,
@@ -55,6 +55,7 @@ from oncelog_cli.record_text import (
     value_line,
 )
 from oncelog_cli.runner import run
+from oncelog_cli.where.parser import parse_where
 
 if TYPE_CHECKING:
     from oncelog import Consumer, Record, TopicPartition
@@ -95,6 +96,16 @@ GrepOption = Annotated[
         metavar="[PART:]REGEX",
         help="Only records in which it is found: in the value, or in key:..., header:NAME=...;"
         " null finds tombstones, ! turns it round. Repeatable: all must hold.",
+    ),
+]
+WhereOption = Annotated[
+    str | None,
+    typed.Option(
+        "--where",
+        "-w",
+        metavar="EXPR",
+        help='Only records for which it holds: \'value.status == "failed" and timestamp > now -'
+        " 5m'. With --grep both must hold. The language: docs/filter-expressions.md.",
     ),
 ]
 MetaOnlyOption = Annotated[
@@ -180,6 +191,7 @@ def consume(
         typed.Option("--json", help="The same as --format json: one object a line."),
     ] = False,
     grep: GrepOption = None,
+    where: WhereOption = None,
     meta_only: MetaOnlyOption = False,
     decode: DecodeOption = False,
     control: ControlOption = False,
@@ -193,7 +205,8 @@ def consume(
     """
     wanted = _chosen_range(offset, from_beginning, until_end)
     write = _writer("json" if as_json else record_format, meta_only=meta_only, decode=decode)
-    printer = Printer(write, sys.stdout.buffer, left=number, wanted=_filter(grep or [], decode))
+    kept = _filter(grep or [], where, decode)
+    printer = Printer(write, sys.stdout.buffer, left=number, wanted=kept)
     named = list(dict.fromkeys(topics))
     if regex:  # the topics that match now: later ones are not read
         named = cluster.ask(lambda admin: topics_named(admin, topics, regex=True))
@@ -236,12 +249,12 @@ def _writer(text: str, *, meta_only: bool, decode: bool) -> RecordFormat:
     return lambda record: write(decoded(record))
 
 
-def _filter(items: Sequence[str], decode: bool) -> RecordFilter | None:
-    wanted = parsed("--grep", parse_filters, items)
-    if wanted is None or not decode:
-        return wanted
-    matches = wanted
-    return lambda record: matches(decoded(record))
+def _filter(grep: Sequence[str], where: str | None, decode: bool) -> RecordFilter | None:
+    """Return the filter that all options make together; with ``decode`` what is shown counts."""
+    trees = [parsed("--grep", parse_filter, item) for item in grep]
+    if where is not None:
+        trees.append(parsed("--where", parse_where, where, int(time.time() * 1000)))
+    return filter_of(trees, seen_as=decoded if decode else None)
 
 
 def _chosen_range(text: str | None, from_beginning: bool, until_end: bool) -> OffsetRange:
@@ -305,7 +318,7 @@ class Printer:
     sink: BinaryIO
     left: int | None = None
     wanted: RecordFilter | None = None
-    """Only records that pass this filter are printed; None: all."""
+    """Only records that this keeps are printed; None: all."""
     spans: dict[TopicPartition, PrintSpan] = field(default_factory=dict)
     shows_markers: bool = False
     markers: list[TransactionMarker] = field(default_factory=list)
@@ -333,7 +346,7 @@ class Printer:
             if end is not None and records and records[-1].offset >= end:
                 records = [record for record in records if record.offset < end]
         if self.wanted is not None:
-            records = list(filter(self.wanted, records))
+            records = self.wanted(records)
         if self.left is not None:
             records = records[: self.left]
             self.left -= len(records)

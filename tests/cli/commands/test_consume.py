@@ -126,6 +126,14 @@ async def test_filters_and_metadata(cluster: Cluster) -> None:
     assert not any("value" in line for line in shown.json_lines)
 
 
+async def test_records_are_found_by_an_expression(cluster: Cluster) -> None:
+    where = "value starts 'a' and timestamp >= 2026-01-31T15:00Z and offset < 5 or value == 'b0'"
+    assert await values(cluster, "-e", "--where", where) == ["a3", "a4", "b0"]
+    assert await values(cluster, "-e", "-w", where, "--grep", "a") == ["a3", "a4"]
+    shown = await oncelog("consume", "t", "--where", "value =", bootstrap=cluster.bootstrap)
+    assert (shown.code, shown.err) == (2, "error: --where at character 7: equality is written ==\n")
+
+
 async def test_what_coordinators_write(cluster: Cluster) -> None:
     servers = cluster.bootstrap
     read = ("consume", "t", "-g", "readers", "-o", "start", "-n", "1")
@@ -134,6 +142,8 @@ async def test_what_coordinators_write(cluster: Cluster) -> None:
     shown = await oncelog(*decode, "--grep", 'key:"type":"offset"', bootstrap=servers)
     assert shown.code == 0, shown.err
     key, value = shown.out.splitlines()[-1].split("\t")
+    found = await oncelog(*decode, "--where", 'key.type == "offset"', bootstrap=servers)
+    assert found.out == shown.out
     assert json.loads(key)["group"] == "readers"
     assert json.loads(value)["offset"] >= 0
 

@@ -1,0 +1,398 @@
+"""Records that a filter expression finds are found by columns: whole batches, not record by record.
+
+Rules
+-----
+* Conditions on text are first asked of all values of a batch joined together: a batch without the
+  text costs one search.
+* JSON is decoded only where the bytes hold what the condition needs: its text, or the name of a
+  member. JSON may spell the same otherwise, with ``\\u``: bytes that hold ``\\u`` are decoded.
+* Of conditions that must all hold the cheapest is asked first, the others only of what is left.
+* Nothing is kept from one batch to the next. Pure.
+"""
+
+from __future__ import annotations
+
+import operator as python_operator
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from oncelog_cli.where.pattern import compile_pattern
+from oncelog_cli.where.tree import (
+    NUMBERS,
+    AllOf,
+    AnyOf,
+    Compare,
+    Field,
+    IsMissing,
+    IsNull,
+    Literal,
+    Matches,
+    Not,
+    OneOf,
+    Operator,
+    Part,
+    Tree,
+)
+from oncelog_cli.where.values import (
+    MISSING,
+    as_bytes,
+    as_utf8,
+    at_path,
+    comparison_of,
+    json_of,
+)
+
+if TYPE_CHECKING:
+    from oncelog import ColumnBatch
+
+Finder = Callable[["ColumnBatch"], list[int]]
+Rows = Sequence[int]
+"""Indices of records in a batch, in order."""
+
+_Select = Callable[["_Columns", Rows], list[int]]
+_Values = Callable[["_Columns", int], Sequence[Any]]
+"""What stands in a field of one record: one thing, or as many as there are headers of a name."""
+
+_ESCAPE = b"\\u"
+_UNSAFE = re.compile(r'["\\/\x00-\x1f\ud800-\udfff]')
+"""JSON may, or must, spell these with a backslash that is not ``\\u``."""
+
+
+def finder_of(tree: Tree) -> Finder:
+    """Return the function that gives the indices of those records of a batch that a tree finds."""
+    select, _ = _compiled(tree)
+
+    def find(batch: ColumnBatch) -> list[int]:
+        return select(_Columns(batch), range(len(batch)))
+
+    return find
+
+
+# ------------------------------------------------------------------------------ a batch
+
+
+@dataclass(slots=True)
+class _Joined:
+    """All bytes of a column are one text, which is searched once for the whole batch."""
+
+    text: bytes
+    escapes: bool
+    """Somewhere in it is ``\\u``."""
+
+
+@dataclass(slots=True)
+class _Columns:
+    """A batch, with what several conditions need of it, made when it is first needed."""
+
+    batch: ColumnBatch
+    numbers: dict[Part, Sequence[int]] = field(default_factory=dict)
+    joined: dict[Part, _Joined] = field(default_factory=dict)
+    documents: dict[Part, dict[int, Any]] = field(default_factory=dict)
+
+    def column(self, part: Part) -> Sequence[bytes | None] | None:
+        return self.batch.keys if part is Part.KEY else self.batch.values
+
+    def numbers_of(self, part: Part) -> Sequence[int]:
+        found = self.numbers.get(part)
+        if found is None:
+            found = self.numbers[part] = _numbers(self.batch, part)
+        return found
+
+    def join(self, part: Part) -> _Joined:
+        found = self.joined.get(part)
+        if found is None:
+            text = b"\n".join(filter(None, self.column(part) or ()))
+            found = self.joined[part] = _Joined(text, _ESCAPE in text)
+        return found
+
+    def document(self, part: Part, row: int, data: bytes) -> Any:
+        documents = self.documents.setdefault(part, {})
+        if row not in documents:
+            documents[row] = json_of(data)
+        return documents[row]
+
+
+def _numbers(batch: ColumnBatch, part: Part) -> Sequence[int]:
+    match part:
+        case Part.OFFSET:
+            return batch.offsets
+        case Part.TIMESTAMP:
+            return batch.timestamps
+        case Part.PARTITION:
+            return [batch.partition] * len(batch)
+        case _:
+            return [0 if value is None else len(value) for value in batch.values]
+
+
+# ------------------------------------------------------------------------------ conditions
+
+
+def _compiled(tree: Tree) -> tuple[_Select, int]:
+    """Return what selects the rows that a condition finds, and how dear it is."""
+    match tree:
+        case AllOf(terms):
+            return _all_of(_compiled(term) for term in terms)
+        case AnyOf(terms):
+            return _any_of(_compiled(term) for term in terms)
+        case Not(term):
+            select, cost = _compiled(term)
+            return lambda columns, rows: _without(rows, select(columns, rows)), cost
+        case Compare(Operator.CONTAINS, Field(Part.HEADER, ""), name):
+            return _scan(_header_names, lambda names: name in names), _DEAR
+        case Compare(operator, left, right):
+            if isinstance(right, Field):
+                return _two_fields(operator, left, right), _DEAREST
+            return _comparison(operator, left, right)
+        case OneOf(left, literals):
+            equal = comparison_of(Operator.EQUAL)
+            return _tested(
+                left, lambda value: any(equal(value, item) for item in literals), _name_of(left)
+            )
+        case Matches(left, pattern):
+            return _matching(left, pattern)
+        case IsNull(left):
+            values = _values_of(left)
+            return _scan(
+                values, lambda found: all(item is None or item is MISSING for item in found)
+            ), _cost(left)
+        case IsMissing(left):
+            return _scan(_values_of(left), _nothing_in(left)), _cost(left)
+
+
+_CHEAP, _DEAR, _DEARER, _DEAREST = range(4)
+"""Numbers; bytes; regular expressions; JSON."""
+
+
+def _cost(what: Field) -> int:
+    if what.path:
+        return _DEAREST
+    return _CHEAP if what.part in NUMBERS else _DEAR
+
+
+def _all_of(terms: Iterable[tuple[_Select, int]]) -> tuple[_Select, int]:
+    ordered = sorted(terms, key=lambda term: term[1])
+    selects = [select for select, _ in ordered]
+
+    def select(columns: _Columns, rows: Rows) -> list[int]:
+        for one in selects:
+            if not rows:
+                break
+            rows = one(columns, rows)
+        return list(rows)
+
+    return select, ordered[-1][1]
+
+
+def _any_of(terms: Iterable[tuple[_Select, int]]) -> tuple[_Select, int]:
+    ordered = sorted(terms, key=lambda term: term[1])
+    selects = [select for select, _ in ordered]
+
+    def select(columns: _Columns, rows: Rows) -> list[int]:
+        found: list[int] = []
+        for one in selects:
+            more = one(columns, rows)
+            found += more
+            rows = _without(rows, more)
+        return sorted(found)
+
+    return select, ordered[-1][1]
+
+
+def _without(rows: Rows, found: Rows) -> list[int]:
+    if not found:
+        return list(rows)
+    taken = set(found)
+    return [row for row in rows if row not in taken]
+
+
+def _scan(values: _Values, holds: Callable[[Sequence[Any]], bool]) -> _Select:
+    """Return what asks every row, whatever it holds."""
+    return lambda columns, rows: [row for row in rows if holds(values(columns, row))]
+
+
+def _comparison(operator: Operator, left: Field, right: Literal) -> tuple[_Select, int]:
+    compare = comparison_of(operator)
+    if left.part in NUMBERS:
+        return _numeric(operator, left.part, right), _CHEAP
+    if isinstance(right, str) and not left.path and left.part is not Part.HEADER:
+        return _textual(operator, left.part, right), _DEAR
+    needle = _name_of(left)
+    if left.path and isinstance(right, str):
+        needle = _needle(operator, right) or needle
+    return _tested(left, lambda value: compare(value, right), needle)
+
+
+_PYTHON: dict[Operator, Callable[[Any, Any], bool]] = {
+    Operator.EQUAL: python_operator.eq,
+    Operator.LESS: python_operator.lt,
+    Operator.LESS_OR_EQUAL: python_operator.le,
+    Operator.GREATER: python_operator.gt,
+    Operator.GREATER_OR_EQUAL: python_operator.ge,
+}
+
+
+def _numeric(operator: Operator, part: Part, right: Literal) -> _Select:
+    compare = _PYTHON[operator]
+
+    def select(columns: _Columns, rows: Rows) -> list[int]:
+        numbers = columns.numbers_of(part)
+        return [row for row in rows if compare(numbers[row], right)]
+
+    return select
+
+
+def _textual(operator: Operator, part: Part, right: str) -> _Select:
+    """Return the comparison of bytes with text."""
+    wanted = as_bytes(right)
+    compare = comparison_of(operator)
+    within = operator in (Operator.EQUAL, Operator.CONTAINS, Operator.STARTS)
+
+    def select(columns: _Columns, rows: Rows) -> list[int]:
+        column = columns.column(part)
+        if column is None:
+            return []
+        if within and len(rows) == len(columns.batch) and wanted not in columns.join(part).text:
+            return []
+        if operator is Operator.CONTAINS:
+            return [row for row in rows if (data := column[row]) is not None and wanted in data]
+        if operator is Operator.EQUAL:
+            return [row for row in rows if column[row] == wanted]
+        return [row for row in rows if compare(column[row], right)]
+
+    return select
+
+
+def _matching(left: Field, text: str) -> tuple[_Select, int]:
+    search = compile_pattern(text).search
+
+    def holds(value: Any) -> bool:
+        if isinstance(value, str):
+            value = as_utf8(value)
+        return isinstance(value, bytes) and search(value) is not None
+
+    if left.path or left.part is Part.HEADER:
+        select, cost = _tested(left, holds, _name_of(left))
+        return select, max(cost, _DEARER)
+
+    def select_bytes(columns: _Columns, rows: Rows) -> list[int]:
+        column = columns.column(left.part)
+        if column is None:
+            return []
+        return [row for row in rows if (data := column[row]) is not None and search(data)]
+
+    return select_bytes, _DEARER
+
+
+def _tested(left: Field, holds: Callable[[Any], bool], needle: bytes | None) -> tuple[_Select, int]:
+    """Return what asks the rows that hold the needle whether one of their values passes."""
+    values = _values_of(left)
+
+    def select(columns: _Columns, rows: Rows) -> list[int]:
+        if needle is not None:
+            rows = _survivors(columns, left.part, rows, needle)
+        return [row for row in rows if any(map(holds, values(columns, row)))]
+
+    return select, _cost(left)
+
+
+def _two_fields(operator: Operator, left: Field, right: Field) -> _Select:
+    compare = comparison_of(operator)
+    lefts, rights = _values_of(left), _values_of(right)
+
+    def select(columns: _Columns, rows: Rows) -> list[int]:
+        return [
+            row
+            for row in rows
+            if any(compare(a, b) for a in lefts(columns, row) for b in rights(columns, row))
+        ]
+
+    return select
+
+
+# ------------------------------------------------------------------------------ what JSON needs
+
+
+def _name_of(left: Field) -> bytes | None:
+    """Return bytes that JSON with something at the path holds, if it holds no ``\\u``."""
+    names = [step for step in left.path if isinstance(step, str)]
+    found = [as_bytes(f'"{name}"') for name in names if not _UNSAFE.search(name)]
+    return max(found, key=len, default=None)
+
+
+def _needle(operator: Operator, text: str) -> bytes | None:
+    """Return bytes that JSON holds which has this text, or one with it in it."""
+    if operator not in (Operator.EQUAL, Operator.CONTAINS, Operator.STARTS):
+        return None
+    if _UNSAFE.search(text):
+        return max((as_bytes(run) for run in _UNSAFE.split(text)), key=len) or None
+    match operator:
+        case Operator.EQUAL:
+            text = f'"{text}"'
+        case Operator.STARTS:
+            text = f'"{text}'
+    return as_bytes(text) or None
+
+
+def _survivors(columns: _Columns, part: Part, rows: Rows, needle: bytes) -> Rows:
+    """Return the rows whose bytes hold the needle, or may spell it otherwise."""
+    column = columns.column(part)
+    if column is None:
+        return ()
+    if len(rows) == len(columns.batch):
+        joined = columns.join(part)
+        if not joined.escapes:
+            if needle not in joined.text:
+                return ()
+            return [row for row in rows if (data := column[row]) is not None and needle in data]
+    return [
+        row
+        for row in rows
+        if (data := column[row]) is not None and (needle in data or _ESCAPE in data)
+    ]
+
+
+# ------------------------------------------------------------------------------ values of fields
+
+
+def _values_of(what: Field) -> _Values:
+    """Return the function that gives what stands in a field of one record."""
+    part, name, path = what.part, what.name, what.path
+    if part is Part.HEADER:
+        return lambda columns, row: _headers(columns, row, name)
+    if part in NUMBERS:
+        return lambda columns, row: (columns.numbers_of(part)[row],)
+    if not path:
+        return lambda columns, row: (_data(columns, part, row),)
+
+    def at(columns: _Columns, row: int) -> Sequence[Any]:
+        data = _data(columns, part, row)
+        if data is None:
+            return (MISSING,)
+        return (at_path(columns.document(part, row, data), path),)
+
+    return at
+
+
+def _data(columns: _Columns, part: Part, row: int) -> bytes | None:
+    column = columns.column(part)
+    return None if column is None else column[row]
+
+
+def _headers(columns: _Columns, row: int, name: str) -> Sequence[bytes | None]:
+    headers = columns.batch.headers
+    return () if headers is None else [data for key, data in headers[row] if key == name]
+
+
+def _header_names(columns: _Columns, row: int) -> Sequence[str]:
+    headers = columns.batch.headers
+    return () if headers is None else [key for key, _ in headers[row]]
+
+
+def _nothing_in(what: Field) -> Callable[[Sequence[Any]], bool]:
+    if what.part is Part.HEADER:
+        return lambda found: not found
+    if what.path:
+        return lambda found: found[0] is MISSING
+    return lambda found: found[0] is None
