@@ -81,7 +81,9 @@ class App:
         self._static = static_files()
         self._renderer = Renderer(self._static)
         self._streams: dict[str, int] = {}
-        self._router = Router(list(self._routes()), redirect_slashes=False)
+        self.routes = tuple(self._routes())
+        """What is answered, in the order of asking."""
+        self._router = Router(list(self.routes), redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; every answer has the headers of :mod:`security`."""

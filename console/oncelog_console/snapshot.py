@@ -120,6 +120,10 @@ def seen_by(snapshot: Snapshot, visible: Visible | None) -> Snapshot:
         snapshot,
         topics=_part(snapshot.topics, lambda all_: _named(all_, visible.topics)),
         log_dirs=_part(snapshot.log_dirs, lambda all_: _directories(all_, visible)),
+        min_isr=_part(
+            snapshot.min_isr,
+            lambda all_: {name: least for name, least in all_.items() if name in visible.topics},
+        ),
         groups=_part(snapshot.groups, lambda answer: _rows(answer, "group", visible.groups)),
         transactions=_part(
             snapshot.transactions,
@@ -134,7 +138,8 @@ def seen_by(snapshot: Snapshot, visible: Visible | None) -> Snapshot:
 def _part(fact: Fact[T], chosen: Callable[[T], T | None]) -> Fact[T]:
     if fact.value is None:
         return fact
-    return replace(fact, value=chosen(fact.value))
+    of_brokers = tuple(each for each in fact.missing if each.item.startswith("broker "))
+    return replace(fact, value=chosen(fact.value), missing=of_brokers)
 
 
 def _named(
@@ -163,5 +168,5 @@ def _rows(answer: Answer, field_name: str, names: Collection[str]) -> Answer:
         else rows
         for key, rows in answer.document.items()
     }
-    failures = [each for each in answer.failures if not each.item or each.item in names]
-    return replace(answer, document=document, failures=failures)
+    of_brokers = [each for each in answer.failures if each.item.startswith("broker ")]
+    return replace(answer, document=document, failures=of_brokers)

@@ -1,0 +1,86 @@
+"""One question is under way once at a time, rests in between, and keeps what it knew when nobody
+answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from oncelog import Admin
+from oncelog_console.poller import SLICE_TOPICS, Poller, slices
+from oncelog_console.snapshot import Snapshot
+from oncelog_protocol.errors import UnknownServerError
+from oncelog_protocol.messages.base import ApiKey
+from oncelog_runtime.clock import SystemWallClock
+from support.admin_cluster import AdminCluster
+from support.fake_cluster import Action
+from support.waiting import eventually
+
+
+@pytest_asyncio.fixture
+async def fake() -> AsyncIterator[AdminCluster]:
+    """Start two scripted brokers."""
+    async with AdminCluster(2) as cluster:
+        yield cluster
+
+
+@pytest_asyncio.fixture
+async def poller(fake: AdminCluster) -> AsyncIterator[Poller]:
+    """Start a poller that asks them."""
+    async with Admin(fake.bootstrap, retry_backoff_ms=10) as admin:
+        poller = Poller(admin, SystemWallClock())
+        poller.start()
+        yield poller
+        await poller.close()
+
+
+def test_slices() -> None:
+    names = [str(number) for number in range(2 * SLICE_TOPICS + 1)]
+    assert [len(some) for some in slices(names)] == [SLICE_TOPICS, SLICE_TOPICS, 1]
+    assert slices([]) == [[]]
+
+
+async def test_everything_is_asked_once_and_has_an_age(fake: AdminCluster, poller: Poller) -> None:
+    fake.create_topic("orders", 2)
+    heard: list[Snapshot] = []
+    poller.watch(heard.append)
+    assert await poller.until(lambda seen: seen.topic("orders") is not None, 20)
+    assert await poller.until(lambda seen: bool(seen.checks), 20)
+    seen = poller.seen
+    assert seen.cluster.asked_ms is not None
+    assert set(seen.brokers_seen_ms) == {1, 2}
+    assert heard[-1] is seen
+
+
+async def test_who_does_not_answer_leaves_what_was_known(
+    fake: AdminCluster, poller: Poller
+) -> None:
+    fake.create_topic("orders", 1)
+    assert await poller.until(lambda seen: seen.topic("orders") is not None, 20)
+    fake.rule(ApiKey.METADATA, Action.ERROR, error=UnknownServerError, times=10_000)
+    fake.rule(ApiKey.DESCRIBE_CLUSTER, Action.ERROR, error=UnknownServerError, times=10_000)
+    known = poller.seen.cluster
+    assert await poller.until(lambda seen: bool(seen.cluster.error), 40)
+    now = poller.seen
+    assert now.cluster.value == known.value
+    assert now.cluster.asked_ms is not None
+    assert now.status is None, "nothing is called healthy that does not answer"
+    assert now.topic("orders") is not None
+
+
+async def test_a_question_rests_for_at_least_a_second_however_often_it_is_wanted(
+    fake: AdminCluster, poller: Poller
+) -> None:
+    await poller.until(lambda seen: seen.cluster.asked_ms is not None, 20)
+    before = fake.count(ApiKey.DESCRIBE_CLUSTER)
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    for _ in range(500):
+        poller.looked()
+        poller.refresh("cluster")
+        await asyncio.sleep(0)
+    await eventually(lambda: fake.count(ApiKey.DESCRIBE_CLUSTER) > before)
+    asked = fake.count(ApiKey.DESCRIBE_CLUSTER) - before
+    assert asked <= (loop.time() - began_s) + 2
