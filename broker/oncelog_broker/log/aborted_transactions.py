@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from oncelog_broker.log.batch_facts import MARKER_BYTES_MAX
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.index_file import (
     Summary,
@@ -43,11 +44,11 @@ from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
 
-MARKER_BYTES_MAX = 256
-"""No marker is larger."""
-
 LOADED_MAX = 4
 """Rows of so many segments, besides the newest, are kept in memory."""
+
+READ_PER_PAGE = 16
+"""A page of rows is made of the files of so many segments at most."""
 
 _MAGIC = b"OLa1"
 _WIDTH = 4
@@ -165,14 +166,7 @@ class AbortedTransactions:
             if rows.last_marker < start or rows.first_offset >= upto:
                 continue
             table = self._load(rows)
-            low, high = 0, rows.count
-            while low < high:
-                middle = (low + high) // 2
-                if table[middle * _WIDTH + 2] < start:
-                    low = middle + 1
-                else:
-                    high = middle
-            for cell in range(low * _WIDTH, rows.count * _WIDTH, _WIDTH):
+            for cell in _cells_from(table, start):
                 if table[cell + 1] < upto:
                     found.append(AbortedTransaction(table[cell], table[cell + 1]))
                 if table[cell + 3] >= upto:
@@ -192,6 +186,29 @@ class AbortedTransactions:
                         found.setdefault(row.producer_id, []).append(ends)
         self._unload()
         return found
+
+    def page(self, start: int, count_max: int) -> tuple[list[AbortedRow], int]:
+        """Return at most so many rows with their markers at ``start`` or above, in order, and up to
+        where they are all: -1 when there are no others. Few files are read at a time. Raises as
+        :meth:`find`."""
+        found: list[AbortedRow] = []
+        read = 0
+        try:
+            for rows in self._segments:
+                if rows.last_marker < start:
+                    continue
+                if rows.loaded is None:
+                    if read == READ_PER_PAGE:
+                        return found, rows.base
+                    read += 1
+                table = self._load(rows)
+                for cell in _cells_from(table, start):
+                    if len(found) == count_max:
+                        return found, table[cell + 2]
+                    found.append(AbortedRow(*table[cell : cell + _WIDTH]))
+        finally:
+            self._unload()
+        return found, -1
 
     def rows(self) -> list[AbortedRow]:
         """Return all rows, for tools and tests. Raises as :meth:`find`."""
@@ -340,6 +357,18 @@ def decode_rows(data: bytes) -> tuple[list[AbortedRow], bool]:
     table = column_from("q", b"".join([block.payload for block in blocks]))
     cells = range(0, len(table), _WIDTH)
     return [AbortedRow(*table[cell : cell + _WIDTH]) for cell in cells], whole
+
+
+def _cells_from(table: array[int], start: int) -> range:
+    """Return where the rows begin whose markers lie at ``start`` or above."""
+    low, high = 0, len(table) // _WIDTH
+    while low < high:
+        middle = (low + high) // 2
+        if table[middle * _WIDTH + 2] < start:
+            low = middle + 1
+        else:
+            high = middle
+    return range(low * _WIDTH, len(table), _WIDTH)
 
 
 def _made(base: int, found: Iterable[AbortedRow]) -> _Rows:

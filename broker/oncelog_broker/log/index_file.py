@@ -79,10 +79,11 @@ def decode_blocks(magic: bytes, data: bytes, entry_bytes: int) -> tuple[list[Ind
     return blocks, True
 
 
-def decode_summary(magic: bytes, tail: bytes) -> Summary | None:
-    """Read the summary from the last ``HEADER_BYTES`` of a file; None when they are not one."""
+def decode_end(magic: bytes, tail: bytes) -> tuple[int, Summary] | None:
+    """Read from the last ``HEADER_BYTES`` of a file how many entries it has, and the summary; None
+    when they do not end one."""
     head = _decode_header(magic, tail)
-    return head[2] if head is not None and head[1] == 0 else None
+    return (head[0], head[2]) if head is not None and head[1] == 0 else None
 
 
 def column_bytes(column: array[int]) -> bytes:

@@ -29,7 +29,15 @@ SCAN_CHUNK_BYTES = 256 * 1024
 class Scan:
     """It iterates over (position, header) from a batch start to ``end``, a size in bytes."""
 
-    __slots__ = ("_chunk_bytes", "_end", "_file", "_verify", "next_offset", "position")
+    __slots__ = (
+        "_chunk_bytes",
+        "_end",
+        "_file",
+        "_verify",
+        "next_offset",
+        "position",
+        "read_bytes",
+    )
 
     def __init__(
         self,
@@ -49,6 +57,8 @@ class Scan:
         self.next_offset = next_offset
         self._verify = verify
         self._chunk_bytes = chunk_bytes
+        self.read_bytes = 0
+        """So many bytes were read of the file."""
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
         chunk = memoryview(b"")
@@ -80,6 +90,7 @@ class Scan:
 
     def _read(self, length: int) -> memoryview:
         length = min(length, self._end - self.position)
+        self.read_bytes += length
         return memoryview(self._file.read_at(self.position, length))
 
     def _check(self, header: BatchHeader, size: int) -> None:

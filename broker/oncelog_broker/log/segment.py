@@ -25,12 +25,13 @@ from oncelog_broker.log.index_file import (
     Summary,
     encode_blocks,
 )
-from oncelog_broker.log.index_reading import read_columns, read_summary
+from oncelog_broker.log.index_reading import entries_near, read_index, read_summary
 from oncelog_broker.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex, TailIndex
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.time_index import TimeIndex
 from oncelog_protocol.errors import CorruptMessageError
+from oncelog_protocol.messages.log_description import IndexEntry
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_TIMESTAMP
@@ -483,25 +484,14 @@ class Segment:
 
         The segment then ends there; the caller scans on. For recovery, on a segment without state.
         """
-        columns = read_columns(self._pool.files, self._prefix)
-        whole, self._persisted_summary = columns.whole, columns.summary
-        self._index, self._times = OffsetIndex(), TimeIndex()
-        for block, times in zip(columns.offsets, columns.times, strict=False):
-            if (block.first, block.entries) != (times.first, times.entries):
-                whole = False
-                break
-            if not self._index.extend(block.payload, block.entries):
-                whole = False
-                break
-            if not self._times.extend(times.payload):
-                self._index.truncate(len(self._times))
-                whole = False
-                break
+        loaded = read_index(self._pool.files, self._prefix)
+        self._index, self._times = loaded.offsets, loaded.times
+        self._persisted_summary = loaded.summary
+        for block in loaded.blocks:
             self.stamp_ms = max(self.stamp_ms, block.summary.stamp_ms)
             self.created_ms = block.summary.created_ms
         entries = len(self._index)
-        whole = whole and len(columns.offsets) == len(columns.times)
-        self._persisted = entries if whole else -1
+        self._persisted = entries if loaded.whole else -1
         while entries and self._index.offsets[entries - 1] > offset_max - self.base_offset:
             entries -= 1
             self._persisted = -1
@@ -513,6 +503,16 @@ class Segment:
         self._rewind(max(0, entries - 1))
         # The last entry is added again by the scan that follows, and counts as written.
         self._persisted = persisted
+
+    @property
+    def entries_in_memory(self) -> int:
+        """Return how many index entries are in memory: all that there are, or 0."""
+        return len(self._index)
+
+    def entries_near(self, offset: int, count: int) -> list[IndexEntry]:
+        """Return index entries in memory: the last so many at or below ``offset``, and as many of
+        those above it."""
+        return entries_near(self._index, self._times, self.base_offset, offset, count)
 
     def forget(self) -> None:
         """Go back to empty, in memory: the file is going to be mapped from its first byte."""

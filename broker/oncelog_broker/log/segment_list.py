@@ -56,6 +56,11 @@ class SegmentList:
             return self._segments[index + 1]
         return segment
 
+    def run_from(self, offset: int, count: int) -> list[Segment]:
+        """Return at most so many, in order, from the one that holds ``offset`` on."""
+        first = max(0, bisect_right(self._bases, offset) - 1)
+        return self._segments[first : first + count]
+
     def batch_start(self, offset: int) -> int:
         """Return the base offset of the batch that holds ``offset``. Raises as a read does."""
         return self.find(offset).header_at(offset)[1].base_offset

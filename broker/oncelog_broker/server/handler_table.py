@@ -28,6 +28,7 @@ from oncelog_broker.server.handlers.describe_cluster import DescribeClusterHandl
 from oncelog_broker.server.handlers.describe_configs import DescribeConfigsHandler, Settings
 from oncelog_broker.server.handlers.describe_events import DescribeEventsHandler
 from oncelog_broker.server.handlers.describe_groups import DescribeGroupsHandler
+from oncelog_broker.server.handlers.describe_log import DescribeLogHandler
 from oncelog_broker.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from oncelog_broker.server.handlers.describe_producers import DescribeProducersHandler
 from oncelog_broker.server.handlers.describe_transactions import DescribeTransactionsHandler
@@ -116,7 +117,7 @@ def install_handlers(
             ApiKey.INIT_PID: InitPidHandler(producer_ids, transactions.transactions, authorizer),
         },
     )
-    _install_offset_handlers(dispatcher, replicas, authorizer)
+    _install_log_handlers(dispatcher, replicas, authorizer)
     updates = UpdateSecurityHandler(fence, acls, users, known_quotas)
     _install_security_handlers(dispatcher, requests, updates, guarded, authenticate)
     _install_group_handlers(dispatcher, coordination, image, authorizer, acls)
@@ -125,7 +126,7 @@ def install_handlers(
     )
 
 
-def _install_offset_handlers(
+def _install_log_handlers(
     dispatcher: RequestDispatcher, replicas: ReplicaManager, authorizer: Authorizer
 ) -> None:
     dispatcher.install(
@@ -134,7 +135,7 @@ def _install_offset_handlers(
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas, authorizer),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas, authorizer),
         },
-        {},
+        {ApiKey.DESCRIBE_LOG: DescribeLogHandler(replicas, authorizer)},
     )
 
 

@@ -19,15 +19,16 @@ from typing import Any
 
 from oncelog_broker.log import checkpoint, offset_index, time_index
 from oncelog_broker.log.aborted_transactions import decode_rows
+from oncelog_broker.log.batch_facts import codec_name, read_marker
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.index_file import (
     INDEX_SUFFIX,
     OFFSET_INDEX_MAGIC,
     TIME_INDEX_MAGIC,
     TIME_INDEX_SUFFIX,
-    column_from,
     decode_blocks,
 )
+from oncelog_broker.log.index_reading import offset_entries, time_entries
 from oncelog_broker.log.producer_snapshots import SNAPSHOT_SUFFIX, decode
 from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
@@ -38,7 +39,6 @@ from oncelog_broker.log.segment import (
 )
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
 from oncelog_protocol.records.compression import CodecUnavailableError
-from oncelog_protocol.records.control import decode_marker
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_runtime.files import File, Files, SystemFiles
 
@@ -95,10 +95,6 @@ def _dump_segment(files: Files, path: str, records: bool) -> Iterator[Line]:
 
 
 def _batch_line(position: int, header: BatchHeader) -> Line:
-    try:
-        codec = header.codec.name.lower()
-    except CorruptBatchError:
-        codec = f"unknown ({header.codec_id})"
     return {
         "kind": "batch",
         "position": position,
@@ -107,7 +103,7 @@ def _batch_line(position: int, header: BatchHeader) -> Line:
         "records": header.record_count,
         "size_bytes": header.size_bytes,
         "leader_epoch": header.leader_epoch,
-        "codec": codec,
+        "codec": codec_name(header),
         "timestamp_type": header.timestamp_type.name.lower(),
         "base_timestamp": header.base_timestamp,
         "max_timestamp": header.max_timestamp,
@@ -155,10 +151,8 @@ def _dump_offset_index(path: str, data: bytes, base_offset: int) -> Iterator[Lin
     blocks, whole = decode_blocks(OFFSET_INDEX_MAGIC, data, offset_index.ENTRY_BYTES)
     entries = 0
     for block in blocks:
-        offsets = column_from("I", block.payload[: block.entries * 4])
-        positions = column_from("I", block.payload[block.entries * 4 :])
-        for relative, position in zip(offsets, positions, strict=True):
-            yield {"kind": "entry", "offset": base_offset + relative, "position": position}
+        for offset, position in offset_entries(block, base_offset):
+            yield {"kind": "entry", "offset": offset, "position": position}
         entries += block.entries
     if blocks:
         yield {"kind": "summary", **blocks[-1].summary._asdict()}
@@ -169,12 +163,8 @@ def _dump_time_index(path: str, data: bytes) -> Iterator[Line]:
     blocks, whole = decode_blocks(TIME_INDEX_MAGIC, data, time_index.ENTRY_BYTES)
     entries = 0
     for block in blocks:
-        for number, stamp_ms in enumerate(column_from("q", block.payload)):
-            yield {
-                "kind": "entry",
-                "index_entry": block.first + number,
-                "max_timestamp_before": stamp_ms,
-            }
+        for number, stamp_ms in time_entries(block):
+            yield {"kind": "entry", "index_entry": number, "max_timestamp_before": stamp_ms}
         entries += block.entries
     yield _verdict(path, "" if whole else "a block does not hold", entries=entries)
 
@@ -188,7 +178,7 @@ def _dump_txn_index(path: str, data: bytes) -> Iterator[Line]:
 
 def _marker_line(file: File, position: int, header: BatchHeader) -> Line:
     try:
-        marker = decode_marker(file.read_at(position, header.size_bytes), verify=False)
+        marker = read_marker(file, position, header)
     except CorruptBatchError as error:
         return {"kind": "undecodable", "base_offset": header.base_offset, "reason": str(error)}
     return {

@@ -9,9 +9,10 @@ import pytest
 
 from oncelog_broker.log.aborted_transactions import (
     LOADED_MAX,
-    MARKER_BYTES_MAX,
+    READ_PER_PAGE,
     AbortedTransactions,
 )
+from oncelog_broker.log.batch_facts import MARKER_BYTES_MAX
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.open_transactions import AbortedRow
 from oncelog_broker.log.partition_log import PartitionLog
@@ -99,6 +100,32 @@ def test_the_search_ends_where_all_was_decided() -> None:
     files.read_bytes = read_bytes  # type: ignore[method-assign]
     assert [each.first_offset for each in index.find(0, 6)] == [2]
     assert len(read) == 1
+
+
+def test_pages_of_rows() -> None:
+    index = index_over(MemoryFiles("/log"))
+    for base in range(0, 50, 10):
+        index.add(base, row(7, base, base + 1))
+        index.add(base, row(8, base, base + 5))
+    found, upto = index.page(1, 3)
+    assert [each.marker_offset for each in found] == [1, 5, 11]
+    assert upto == 15
+    found, upto = index.page(upto, 100)
+    assert ([each.marker_offset for each in found], upto) == ([15, 21, 25, 31, 35, 41, 45], -1)
+    assert index.page(46, 10) == ([], -1)
+
+
+def test_a_page_reads_few_files() -> None:
+    index = index_over(MemoryFiles("/log"))
+    for base in range(0, 400, 10):
+        index.add(base, row(7, base, base + 5))
+    index.persist()
+    found, start = list[AbortedRow](), 0
+    while start >= 0:
+        page, start = index.page(start, 1000)
+        assert len(page) <= READ_PER_PAGE + LOADED_MAX + 1
+        found += page
+    assert found == index.rows()
 
 
 def test_random_ranges_are_found_as_by_looking_at_all() -> None:

@@ -14,15 +14,20 @@ from oncelog_broker.log.index_file import (
     TIME_INDEX_SUFFIX,
     Summary,
     decode_blocks,
-    decode_summary,
+    decode_end,
     encode_blocks,
 )
-from oncelog_broker.log.index_reading import read_columns, read_summary
+from oncelog_broker.log.index_reading import (
+    count_entries,
+    entries_near,
+    read_index,
+    read_summary,
+)
 from oncelog_broker.log.offset_index import OffsetIndex, TailIndex
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.time_index import TimeIndex
 from oncelog_testing.memory.files import MemoryFiles
-from support.logs import batch, make_log, topic_config
+from support.logs import NOW_MS, batch, make_log, topic_config
 
 # ---- index_file.py: index files: blocks come back, and nothing that does not hold does
 
@@ -49,7 +54,7 @@ def test_blocks_come_back(counts: list[int]) -> None:
     assert b"".join(block.payload for block in blocks) == payloads
     assert sum(block.entries for block in blocks) == sum(counts)
     if counts:
-        assert decode_summary(OFFSET_INDEX_MAGIC, data[-HEADER_BYTES:]) == SUMMARY
+        assert decode_end(OFFSET_INDEX_MAGIC, data[-HEADER_BYTES:]) == (sum(counts), SUMMARY)
 
 
 def test_every_bit_flip_costs_that_block_and_what_follows() -> None:
@@ -80,17 +85,17 @@ def test_blocks_that_do_not_follow_each_other_are_not_taken() -> None:
 
 def test_a_summary_is_the_end_of_a_write_or_nothing() -> None:
     data, _ = written([3])
-    assert decode_summary(OFFSET_INDEX_MAGIC, data[:HEADER_BYTES]) is None
-    assert decode_summary(TIME_INDEX_MAGIC, data[-HEADER_BYTES:]) is None
-    assert decode_summary(OFFSET_INDEX_MAGIC, b"") is None
-    assert decode_summary(OFFSET_INDEX_MAGIC, bytes(HEADER_BYTES)) is None
+    assert decode_end(OFFSET_INDEX_MAGIC, data[:HEADER_BYTES]) is None
+    assert decode_end(TIME_INDEX_MAGIC, data[-HEADER_BYTES:]) is None
+    assert decode_end(OFFSET_INDEX_MAGIC, b"") is None
+    assert decode_end(OFFSET_INDEX_MAGIC, bytes(HEADER_BYTES)) is None
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_make_it_fail(data: bytes) -> None:
     decode_blocks(OFFSET_INDEX_MAGIC, data, 8)
     decode_blocks(OFFSET_INDEX_MAGIC, OFFSET_INDEX_MAGIC + data, 8)
-    decode_summary(OFFSET_INDEX_MAGIC, data)
+    decode_end(OFFSET_INDEX_MAGIC, data)
 
 
 # ---- offset_index.py: the sparse and the dense index against plain lists
@@ -241,11 +246,12 @@ def closed(files: MemoryFiles) -> tuple[Segment, str]:
 def test_whole_files() -> None:
     files = MemoryFiles()
     segment, prefix = closed(files)
-    columns = read_columns(files, prefix)
-    assert columns.whole
-    assert columns.summary == segment.summary
-    assert [block.entries for block in columns.offsets] == [3]
-    assert [block.entries for block in columns.times] == [3]
+    index = read_index(files, prefix)
+    assert index.whole
+    assert index.summary == segment.summary
+    assert [block.entries for block in index.blocks] == [3]
+    assert (len(index.offsets), len(index.times)) == (3, 3)
+    assert count_entries(files, prefix, segment.size_bytes) == 3
     assert read_summary(files, prefix, segment.size_bytes, 0) == segment.summary
 
 
@@ -254,9 +260,9 @@ def test_one_that_is_gone(suffix: str) -> None:
     files = MemoryFiles()
     segment, prefix = closed(files)
     files.remove(prefix + suffix)
-    columns = read_columns(files, prefix)
-    assert not columns.whole
-    assert (columns.summary is None) == (suffix == INDEX_SUFFIX)
+    index = read_index(files, prefix)
+    assert not index.whole
+    assert (index.summary is None, len(index.offsets)) == (suffix == INDEX_SUFFIX, 0)
     assert (read_summary(files, prefix, segment.size_bytes, 0) is None) == (suffix == INDEX_SUFFIX)
 
 
@@ -264,8 +270,9 @@ def test_one_that_is_damaged() -> None:
     files = MemoryFiles()
     _, prefix = closed(files)
     files.corrupt(prefix + INDEX_SUFFIX, 60)
-    columns = read_columns(files, prefix)
-    assert (columns.whole, columns.offsets, columns.summary) == (False, [], None)
+    index = read_index(files, prefix)
+    assert (index.whole, index.blocks, index.summary) == (False, [], None)
+    assert (len(index.offsets), len(index.times)) == (0, 0)
 
 
 def test_a_summary_of_another_log() -> None:
@@ -273,3 +280,37 @@ def test_a_summary_of_another_log() -> None:
     segment, prefix = closed(files)
     assert read_summary(files, prefix, segment.size_bytes + 1, 0) is None
     assert read_summary(files, prefix, segment.size_bytes, 100) is None
+    assert count_entries(files, prefix, segment.size_bytes + 1) == -1
+
+
+def test_entries_near_an_offset() -> None:
+    files = MemoryFiles()
+    segment, prefix = closed(files)
+    index = read_index(files, prefix)
+    segment.open()
+
+    def near(offset: int, count: int) -> list[int]:
+        found = entries_near(index.offsets, index.times, 0, offset, count)
+        assert found == segment.entries_near(offset, count), "memory and files say the same"
+        return [entry.offset for entry in found]
+
+    assert near(1, 1) == [1, 2]
+    assert near(0, 1) == [0, 1]
+    assert near(9, 2) == [1, 2]
+    first, second, _ = entries_near(index.offsets, index.times, 0, 1, 9)
+    assert (first.position, first.max_timestamp_before) == (0, -1)
+    assert (second.position, second.max_timestamp_before) == (segment.size_bytes // 3, NOW_MS)
+
+
+def test_a_pair_of_files_that_do_not_belong_together() -> None:
+    files = MemoryFiles()
+    _, prefix = closed(files)
+    summary = Summary(1, 1, 1, 1, 1)
+    times = encode_blocks(
+        TIME_INDEX_MAGIC, 0, 3, TimeIndex().payload(0) + bytes(16) + b"\xff" * 8, summary
+    )
+    files.remove(prefix + TIME_INDEX_SUFFIX)
+    file = files.open(prefix + TIME_INDEX_SUFFIX, create=True)
+    file.append([times])
+    index = read_index(files, prefix)
+    assert (len(index.offsets), len(index.times), index.whole) == (0, 0, False)
