@@ -402,6 +402,7 @@ class Admin(BlockingClient[AsyncAdmin]):
     alter_broker_configs = face.blocking(AsyncAdmin.alter_broker_configs)
     describe_cluster = face.blocking(AsyncAdmin.describe_cluster)
     describe_events = face.blocking(AsyncAdmin.describe_events)
+    describe_log = face.blocking(AsyncAdmin.describe_log)
     whoami = face.blocking(AsyncAdmin.whoami)
     describe_api_versions = face.blocking(AsyncAdmin.describe_api_versions)
     describe_log_dirs = face.blocking(AsyncAdmin.describe_log_dirs)

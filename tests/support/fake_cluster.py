@@ -24,6 +24,7 @@ from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages import metadata as wire
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.handshake import ApiVersionsResponse
+from oncelog_protocol.messages.log_description import DescribeLogRequest, DescribeLogResponse
 from oncelog_protocol.records.batch import parse_header, stamp, verify_crc
 from oncelog_protocol.records.control import ControlType, decode_marker, encode_marker
 from oncelog_protocol.records.decode import decode_batch
@@ -43,6 +44,8 @@ __all__ = [
 ]
 
 HOST = "127.0.0.1"
+
+LogTeller = Callable[[DescribeLogRequest], DescribeLogResponse]
 
 
 class Action(Enum):
@@ -209,6 +212,8 @@ class FakeCluster:
         self.security = FakeSecurity()
         self.events: dict[int, EventHistory] = {}
         """By broker, what happened there."""
+        self.logs: dict[int, LogTeller] = {}
+        """By broker, what it tells of its logs."""
         self.events_page = 500
         """How many events one answer has."""
 

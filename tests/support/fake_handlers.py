@@ -24,6 +24,7 @@ from oncelog_protocol.messages import (
     fetch,
     groups,
     handshake,
+    log_description,
     metadata,
     offsets,
     produce,
@@ -292,6 +293,12 @@ class Handlers:
             page.more,
             page.events,
         )
+
+    def _describe_log(self, request: log_description.DescribeLogRequest) -> Any:
+        tell = self._cluster.logs.get(self._broker_id)
+        if tell is not None:
+            return tell(request)
+        return log_description.DescribeLogResponse(NotLeaderOrFollowerError.code)
 
     def _describe_log_dirs(self, request: Any) -> Any:
         replicas = [

@@ -21,6 +21,7 @@ from oncelog.admin.acls import AclAdmin
 from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error, item_error
 from oncelog.admin.events import EventAdmin
 from oncelog.admin.groups import GroupAdmin
+from oncelog.admin.logs import LogAdmin
 from oncelog.admin.offset_listing import HIGH_WATERMARK, OffsetSpec, list_offsets
 from oncelog.admin.quotas import QuotaAdmin
 from oncelog.admin.record_deletion import DeletionQuestion
@@ -74,7 +75,7 @@ NOT_ALIVE_S = 1.0
 KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
 
 
-class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin, EventAdmin):
+class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin, EventAdmin, LogAdmin):
     """An admin client changes and describes a cluster.
 
     Use it as ``async with Admin("localhost:9092") as admin: ...``.
