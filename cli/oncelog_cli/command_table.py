@@ -67,7 +67,7 @@ COMMANDS = (
     LazyCommand("generate", "generate:app", "Files for Prometheus and Grafana."),
     LazyCommand("cheat", "cheat:cheat", "Examples."),
     LazyCommand("log-dirs", "cluster:log_dirs", "Sizes of replicas on disk."),
-    LazyCommand("dump-log", "processes:dump_log", "Show what segment files hold."),
+    LazyCommand("dump-log", "dump_log:dump_log", "Show how a log lies on disk."),
     LazyCommand("profile", "profile:app", "Name clusters, and choose one."),
     LazyCommand("tls", "tls:app", "Make certificates, and check them."),
     LazyCommand("pipeline", "pipeline:app", "Run and check pipelines on Spark."),

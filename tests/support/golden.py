@@ -164,9 +164,7 @@ def nowhere(directory: Path) -> Iterator[None]:
         for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "ONCELOG_DIR"):
             patch.setenv(name, str(directory / name.lower()))
         patch.setattr(os, "execve", _become)
-        patch.setattr(
-            "oncelog_cli.commands.processes.subprocess", SimpleNamespace(run=_run_another)
-        )
+        patch.setattr("oncelog_cli.commands.dump_log.subprocess", SimpleNamespace(run=_run_another))
         yield
 
 

@@ -45,6 +45,7 @@ from oncelog_protocol.records.builder import encode_batch
 from support.admin_cluster import AdminCluster, KnownGroup, KnownTransaction
 from support.golden import Case, World, tp
 from support.happened import happened
+from support.log_tellers import Teller
 
 __all__ = ["CASES", "SAME_DOCUMENT"]
 
@@ -161,6 +162,13 @@ async def happenings(world: World) -> None:
     events[1].add(happened("isr_changed", LONG_AGO_MS, **isr))
     fields: dict[str, Any] = {"log_dir": "/data", "error": "OSError: disk"}
     events[2].add(happened("log_dir_offline", LONG_AGO_MS + 5, logging.ERROR, **fields))
+
+
+async def told_logs(world: World) -> None:
+    """Two brokers have replicas of a small log, at whose end a transaction was aborted."""
+    (partition,) = world.scripted.create_topic("t", 1)
+    partition.leader = 1
+    world.scripted.logs = {1: Teller(14, aborted=True), 2: Teller(12, leads=False, bare=True)}
 
 
 def topic(name: str) -> Callable[[World], Awaitable[None]]:
@@ -552,7 +560,12 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("cheat start", "none", formats=PLAIN),
         Case("cheat nonsense", "none", formats=PLAIN, code=2),
     ),
-    "dump-log": (Case("dump-log --records 0.log", "none", formats=("plain", "json")),),
+    "dump-log": (
+        Case("dump-log --records 0.log", "none", formats=("plain",), asks=False),
+        Case("dump-log --remote t-0", "fake", told_logs),
+        Case("dump-log --remote t-0 --broker 2 --offset 7", "fake", told_logs),
+        Case("dump-log --remote t-0 --offset 13", "fake", told_logs, formats=("json",)),
+    ),
     "tls make": (
         Case(
             "tls make --dir {dir}/tls --broker broker-1=localhost,127.0.0.1 --client admin",
@@ -609,6 +622,7 @@ HINTS: Mapping[str, Any] = {
     "ignored": ["string"],
     "items": ["string"],
     "last_known_elr": ["integer"],
+    "next_offset": "integer or null",
     "notes": ["string"],
     "offline_replicas": ["integer"],
     "old": "integer or null",
@@ -620,6 +634,7 @@ HINTS: Mapping[str, Any] = {
     "receipt": {"writer": "string", "producer_id": "integer"},
     "states": ["string"],
     "transactional_id": "string or null",
+    "unreadable": "string or null",
     "warnings": ["string"],
 }
 """Hints by field: no case shows more of these than that they may be null or empty."""

@@ -14,6 +14,7 @@ import asyncio
 import io
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -23,7 +24,7 @@ from typing import Any
 
 from oncelog_cli.main import run_command
 
-__all__ = ["COMMAND", "Shown", "environment", "oncelog", "start"]
+__all__ = ["COMMAND", "Shown", "as_process", "environment", "oncelog", "start"]
 
 COMMAND = [sys.executable, "-m", "oncelog_cli.main"]
 """The command as a process of its own; give it ``environment()``."""
@@ -60,6 +61,18 @@ def environment(**variables: str) -> dict[str, str]:
     """Return ours, and a path on which a child process finds what this one finds."""
     path = os.pathsep.join(filter(None, sys.path))
     return {**os.environ, "PYTHONPATH": path, **variables}
+
+
+def as_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process, since it may become another program."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 @asynccontextmanager
