@@ -92,6 +92,20 @@ def json_line(record: Record) -> bytes:
     return _line(record, {"key": key, "value": value, "headers": headers})
 
 
+def input_line(record: InputRecord) -> bytes:
+    """Return a record that is to be sent as a line of JSON, which :func:`parse_json_line` reads."""
+    headers = [{"key": name, "value": to_json_value(value)} for name, value in record.headers]
+    fields = {
+        "partition": record.partition,
+        "timestamp": record.timestamp_ms,
+        "key": to_json_value(record.key),
+        "value": to_json_value(record.value),
+        "headers": headers or None,
+    }
+    said = {name: value for name, value in fields.items() if name == "value" or value is not None}
+    return _encode(said).encode() + b"\n"
+
+
 def _line(what: Record | TransactionMarker, more: Mapping[str, Any]) -> bytes:
     """Return a line of JSON: where and when something was written, then more of it."""
     place = {

@@ -12,6 +12,7 @@ from oncelog import Record
 from oncelog_cli.record_text import (
     InputRecord,
     compile_format,
+    input_line,
     json_line,
     meta_line,
     parse_json_line,
@@ -41,6 +42,22 @@ def test_what_was_written_is_read_back(record: Record) -> None:
     assert parse_json_line(line) == InputRecord(
         record.value, record.key, record.headers, record.partition, record.timestamp
     )
+
+
+counts = st.none() | st.integers(0, 2**31 - 1)
+
+
+@given(st.builds(InputRecord, data, data, headers, counts, counts))
+def test_what_is_to_be_sent_is_read_back(record: InputRecord) -> None:
+    line = input_line(record)
+    assert line.endswith(b"\n")
+    assert b"\n" not in line[:-1]
+    assert parse_json_line(line) == record
+
+
+def test_a_line_to_send_says_only_what_is_there() -> None:
+    assert input_line(InputRecord(None)) == b'{"value":null}\n'
+    assert input_line(InputRecord(b"v", b"k")) == b'{"key":"k","value":"v"}\n'
 
 
 def test_the_form_of_a_line() -> None:

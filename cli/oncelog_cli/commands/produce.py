@@ -17,14 +17,14 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.documents.answer import fields_of
+from oncelog_cli.documents.production import Tally
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.line_source import LineSource, LineTooLongError
 from oncelog_cli.options import TopicArgument, UsageError, complete_transactional_ids, parsed
@@ -35,7 +35,7 @@ from oncelog_cli.runner import run
 from oncelog_cli.tickets import TicketOption, read_ticket
 
 if TYPE_CHECKING:
-    from oncelog import Delivery, Producer, RecordMetadata
+    from oncelog import Delivery, Producer
     from oncelog.shared_transactions.transaction import Ticket
     from oncelog.shared_transactions.writer import SharedWriter
 
@@ -229,56 +229,6 @@ class LineRules:
         return self.encoding.decode(value), self.encoding.decode(key)
 
 
-class Settled(Protocol):
-    """A delivery that is done is asked for this."""
-
-    def exception(self) -> BaseException | None:
-        """Return the error of the delivery, or None."""
-        ...
-
-    def result(self) -> RecordMetadata:
-        """Return where the record is."""
-        ...
-
-
-@dataclass(slots=True)
-class Tally:
-    """The tally counts what became of the records."""
-
-    records: int = 0
-    failed: int = 0
-    failure: BaseException | None = None
-    partitions: dict[int, dict[str, Any]] = field(default_factory=dict)
-    committed: bool | None = None
-    """How the transaction ended; None without one."""
-    receipt: dict[str, Any] | None = None
-    """A writer's, for the owner."""
-
-    def settle(self, delivery: Settled) -> None:
-        """Count a delivery that is done."""
-        error = delivery.exception()
-        if error is not None:
-            self.failed += 1
-            self.failure = self.failure or error
-            return
-        meta = delivery.result()
-        self.records += 1
-        row = self.partitions.get(meta.partition)
-        if row is None:
-            row = {"partition": meta.partition, "records": 0, "first_offset": meta.offset}
-            self.partitions[meta.partition] = row
-        row["records"] += 1
-        row["last_offset"] = meta.offset
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row a partition, sorted; without offsets at acks=0, as nobody was asked."""
-        rows = [self.partitions[number] for number in sorted(self.partitions)]
-        for row in rows:
-            if row["first_offset"] < 0:
-                row["first_offset"] = row["last_offset"] = None
-        return rows
-
-
 def produce(
     output: Output,
     cluster: NamedCluster,
@@ -336,14 +286,7 @@ def _tell(topic: str, tally: Tally, output: Output, *, wanted: bool) -> None:
     output.note(f"{counted(tally.records, 'record')} in {topic}{_ENDED[tally.committed]}")
     if tally.receipt is not None:
         output.line(json.dumps(tally.receipt))
-    output.finish(
-        {
-            "topic": topic,
-            **fields_of(tally, "records failed"),
-            "partitions": rows,
-            **fields_of(tally, "committed receipt"),
-        }
-    )
+    output.finish(tally.document(topic))
 
 
 def _check_lines(

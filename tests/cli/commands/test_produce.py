@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from oncelog.errors import MessageTooLargeError
-from oncelog.producer.record_metadata import RecordMetadata
-from oncelog_cli.commands.produce import LineRules, Tally, parse_headers
+from oncelog_cli.commands.produce import LineRules, parse_headers
 from oncelog_cli.options import UsageError
 from oncelog_cli.record_text import InputRecord
 from support.cluster import Cluster
@@ -260,35 +258,3 @@ def test_headers() -> None:
     assert parse_headers(["a=1", "a=", "b=x=y"]) == (("a", b"1"), ("a", b""), ("b", b"x=y"))
     with pytest.raises(UsageError):
         parse_headers(["=x"])
-
-
-class DoneDelivery:
-    """The outcome of this delivery is known from the start."""
-
-    def __init__(self, outcome: RecordMetadata | Exception) -> None:
-        self.outcome = outcome
-
-    def exception(self) -> Exception | None:
-        return self.outcome if isinstance(self.outcome, Exception) else None
-
-    def result(self) -> RecordMetadata:
-        assert isinstance(self.outcome, RecordMetadata)
-        return self.outcome
-
-
-def test_the_tally() -> None:
-    tally = Tally()
-    error = MessageTooLargeError("too large")
-    for outcome in (
-        RecordMetadata("t", 2, 5, 0),
-        RecordMetadata("t", 2, 6, 0),
-        RecordMetadata("t", 0, -1, 0),
-        error,
-        MessageTooLargeError("later"),
-    ):
-        tally.settle(DoneDelivery(outcome))
-    assert (tally.records, tally.failed, tally.failure) == (3, 2, error)
-    assert tally.rows() == [
-        {"partition": 0, "records": 1, "first_offset": None, "last_offset": None},
-        {"partition": 2, "records": 2, "first_offset": 5, "last_offset": 6},
-    ]
