@@ -24,7 +24,7 @@ from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.invocation import Invocation, invoked, parse_client_options
 from oncelog_cli.options import bootstrap_servers
 from oncelog_cli.profiles import chosen_profile
-from oncelog_console.app import App
+from oncelog_console.app import ConsoleApp
 from oncelog_console.clients import ClusterClients
 from oncelog_console.console import Console
 from oncelog_console.logs import configure_logging
@@ -101,7 +101,9 @@ async def _serve(
     clients: ClusterClients, settings: ConsoleSettings, tls: ServerTls | None, *, open_browser: bool
 ) -> int:
     async with Console(clients, settings, SystemWallClock(), SystemEntropy()) as console:
-        http = HttpPort(App(console, lambda: http.address[1], tls=tls is not None), tls, headers=())
+        http = HttpPort(
+            ConsoleApp(console, lambda: http.address[1], tls=tls is not None), tls, headers=()
+        )
         await http.start(settings.host, settings.port)
         scheme = "http" if tls is None else "https"
         host = f"[{http.address[0]}]" if ":" in http.address[0] else http.address[0]

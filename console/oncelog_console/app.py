@@ -67,7 +67,7 @@ REFUSED = (
 )
 
 
-class App:
+class ConsoleApp:
     """It is the ASGI application of one console.
 
     :param port: returns the port on which the console listens, once it does.

@@ -25,7 +25,7 @@ from oncelog_console.snapshot import Snapshot, seen_by
 Command = tuple[str, ...]
 """The words of a command line after ``oncelog``: ``("topics", "describe", "orders")``."""
 Form = ImmutableMultiDict[str, str]
-"""What a form sent; a name may stand in it several times."""
+"""It is what a form sent; a name may stand in it several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class BadRequestError(Exception):
 
 
 class Visit:
-    """One request of one visitor."""
+    """A visit is one request of one visitor."""
 
     def __init__(self, console: Console, request: Request, session: Session, look: Look) -> None:
         self.console = console
@@ -115,7 +115,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class PageRoute:
-    """An address, starlette's with parameters, and what answers GET there."""
+    """An address, which is starlette's with parameters, has this to answer GET."""
 
     path: str
     show: Callable[[Visit], Awaitable[Page | Redirect]]
@@ -123,7 +123,7 @@ class PageRoute:
 
 @dataclass(frozen=True, slots=True)
 class StreamRoute:
-    """An address that sends events, each the text of one, for as long as somebody listens.
+    """An address sends events, each the text of one, for as long as somebody listens.
 
     The texts are of the form ``event: name\\ndata: ...\\n\\n`` (HTML standard, server-sent events);
     :func:`server_sent` makes them.
@@ -135,7 +135,7 @@ class StreamRoute:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRoute:
-    """An address that takes a form. It exists only where changes are allowed."""
+    """An address takes a form. It exists only where changes are allowed."""
 
     path: str
     change: Callable[[Visit, Form], Awaitable[Page | Redirect]]
@@ -143,7 +143,7 @@ class ChangeRoute:
 
 @dataclass(frozen=True, slots=True)
 class PlainRoute:
-    """An address that answers with a file to keep: its name, type and parts."""
+    """An address answers with a file to keep: its name, type and parts."""
 
     path: str
     download: Callable[[Visit], Awaitable[tuple[str, str, AsyncIterator[bytes]]]]

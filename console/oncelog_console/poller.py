@@ -20,7 +20,7 @@ from oncelog_cli.documents.cluster import min_insync_replicas
 from oncelog_cli.documents.events import described_events
 from oncelog_cli.documents.groups import listed_groups
 from oncelog_cli.documents.transactions import listed_transactions
-from oncelog_console.rates import Rates
+from oncelog_console.rates import TopicRates
 from oncelog_console.snapshot import Fact, Snapshot
 from oncelog_protocol.errors import OncelogError
 from oncelog_runtime.clock import WallClock
@@ -32,9 +32,9 @@ logger = get_logger(__name__)
 COST = 20
 """A question rests for so many times its duration."""
 UNWATCHED_S = 60.0
-"""After so long without a look, questions are asked more rarely,"""
+"""After so long without a look, questions are asked more rarely."""
 UNWATCHED_FACTOR = 6
-"""by this factor."""
+"""They rest so many times as long then."""
 REFRESH_S = 1.0
 """Nobody can have a question asked more often than this."""
 SLICE_TOPICS = 200
@@ -66,7 +66,7 @@ class Poller:
         self._clock = clock
         self._tasks = Tasks("poller")
         self._snapshot = Snapshot()
-        self._rates = Rates()
+        self._rates = TopicRates()
         self._wanted: dict[str, asyncio.Event] = {}
         self._answered = asyncio.Condition()
         self._looked_s = float("-inf")

@@ -1,4 +1,4 @@
-"""What comes in a second is the difference of two looks at high watermarks and sizes. Pure.
+"""Rates are differences of two looks at high watermarks and sizes. Pure.
 
 Retention makes sizes smaller, so bytes are a lower bound where it cut something off meanwhile.
 """
@@ -18,7 +18,7 @@ Sums = dict[str, tuple[int, int]]
 """Topic to records and bytes, over the leaders of its partitions."""
 
 
-class Rates:
+class TopicRates:
     """It compares each look at the log directories with the one before."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """One file of the wheel that browsers load; ``tag`` changes when it does."""
+    """Browsers load this file of the wheel; ``tag`` changes when it does."""
 
     content: bytes
     media_type: str

@@ -1,4 +1,4 @@
-"""Somebody who signs in gets a session; its credentials stay in this process's memory.
+"""Sessions begin for whoever signs in; their credentials are only in the memory of this process.
 
 Without a token and without users of the cluster, whoever reaches the console has a session without
 signing in: it tells whose plan a plan is. Rules: an id has 256 bits of chance; a session ends
@@ -33,7 +33,7 @@ USERS_MAX = 50
 """So many sessions have clients of their own."""
 IDLE_MS = 12 * 3_600_000
 VISIBLE_S = 30.0
-"""What a user may see is asked for anew after so long."""
+"""After so long a user's names are asked for anew."""
 FAILURES_PAUSE_S = 1.0
 """Whoever failed to sign in waits so long for the answer, and others with them."""
 
@@ -48,7 +48,7 @@ class Session:
 
     session_id: str
     name: str
-    """Who it is, for people and for the log."""
+    """It is the name for people and for the log."""
     admin: Admin
     """It asks as this user."""
     clients: ClusterClients
@@ -56,7 +56,7 @@ class Session:
     """Whether it is a user of the cluster, and not whoever the console itself is."""
     used_ms: int = 0
     visible: Visible | None = None
-    """What it may see; None: everything that the console sees."""
+    """It may see this; None: everything that the console sees."""
     tasks: Tasks = field(default_factory=lambda: Tasks("session"))
 
 

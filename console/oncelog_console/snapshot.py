@@ -45,7 +45,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that is known at one moment."""
+    """It is everything that is known at one moment."""
 
     cluster: Fact[ClusterDescription] = Fact()
     topics: Fact[tuple[TopicDescription, ...]] = Fact()
@@ -62,7 +62,7 @@ class Snapshot:
     brokers_seen_ms: Mapping[int, int] = field(default_factory=dict)
     """When each broker was last listed as alive, by id."""
     rates: Mapping[str, Rate] = field(default_factory=dict)
-    """What comes in, by topic; a topic that was looked at once has none."""
+    """So much comes in, by topic; a topic that was looked at once has none."""
 
     @property
     def status(self) -> Status | None:

@@ -1,4 +1,4 @@
-"""The parts of a console start and end together."""
+"""A console starts and ends with all of its parts."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from oncelog.admin.results import (
     ReplicaDescription,
     TopicDescription,
 )
-from oncelog_console.rates import POINTS, Rates, sums_of
+from oncelog_console.rates import POINTS, TopicRates, sums_of
 
 TOPICS = (TopicDescription("t", partitions=(PartitionDescription(0, 1, 0, (1, 2), (1, 2), ()),)),)
 
@@ -26,7 +26,7 @@ def test_the_leader_counts_and_no_follower() -> None:
 
 
 def test_a_rate_is_a_difference() -> None:
-    rates = Rates()
+    rates = TopicRates()
     rates.look(10.0, held(100, 1000), TOPICS)
     assert rates.known() == {}, "one look says nothing"
     rates.look(12.0, held(300, 5000), TOPICS)
@@ -39,7 +39,7 @@ def test_a_rate_is_a_difference() -> None:
 
 
 def test_a_trend_is_bounded_and_ends_with_its_topic() -> None:
-    rates = Rates()
+    rates = TopicRates()
     for number in range(POINTS + 10):
         rates.look(float(number), held(number, 0), TOPICS)
     assert len(rates.known()["t"].trend) == POINTS

@@ -1,4 +1,4 @@
-"""Who signs in has a session; nobody else has one, and what a user may not see is not shown."""
+"""Only who signs in has a session, and nobody is shown what brokers would not show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOKEN = "t0ken-of-this-console"
 
 
 class Clock:
-    """A clock that the test moves."""
+    """The test moves this clock."""
 
     def __init__(self) -> None:
         self.ms = 1_764_205_264_203

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlencode
 
 from oncelog import Security
-from oncelog_console.app import App
+from oncelog_console.app import ConsoleApp
 from oncelog_console.clients import ClusterClients
 from oncelog_console.console import Console
 from oncelog_console.settings import ConsoleSettings
@@ -52,7 +52,7 @@ class Browser:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.app = App(console, lambda: PORT)
+        self.app = ConsoleApp(console, lambda: PORT)
         self.cookies: dict[str, str] = {}
 
     def another(self) -> Browser:

@@ -10,7 +10,7 @@ from prometheus_client import ProcessCollector
 from oncelog_broker.app import Broker
 from oncelog_broker.observability import catalogue as c
 from oncelog_broker.observability import probes
-from oncelog_broker.observability.page import Page
+from oncelog_broker.observability.page import MetricsPage
 from oncelog_controller.store import SessionState
 from oncelog_runtime.audit_file import AuditFile
 from oncelog_runtime.observe import Histogram, Stopwatch
@@ -55,7 +55,7 @@ class BrokerMetrics:
             await asyncio.sleep(LOOP_LAG_INTERVAL_S)
             self.loop_lag.observe(self._stopwatch() - due)
 
-    async def collect(self, page: Page) -> None:
+    async def collect(self, page: MetricsPage) -> None:
         """Add the samples of the broker, its session, its clock and its process to ``page``."""
         broker = self._broker
         rack = broker.config.rack or ""
@@ -85,7 +85,7 @@ class BrokerMetrics:
         page.add(c.ASSERTIONS_FAILED, transactions.engine.breakdowns, "transactions")
         self._collect_process(page)
 
-    def _collect_process(self, page: Page) -> None:
+    def _collect_process(self, page: MetricsPage) -> None:
         """Add what Linux tells of this process; elsewhere the library finds nothing."""
         for family in self._process.collect():
             for sample in family.samples:

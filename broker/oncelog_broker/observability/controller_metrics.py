@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from oncelog_broker.app import Broker
 from oncelog_broker.observability import catalogue as c
-from oncelog_broker.observability.page import Page
+from oncelog_broker.observability.page import MetricsPage
 from oncelog_controller.store import SessionState
 from oncelog_protocol.types import NO_LEADER
 
 
-async def collect_controller(broker: Broker, page: Page) -> None:
+async def collect_controller(broker: Broker, page: MetricsPage) -> None:
     """Add the controller's counts to ``page``; they are zeros unless this broker is the
     controller."""
     runner = broker.runner

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from oncelog_broker.app import Broker
 from oncelog_broker.observability import catalogue as c
-from oncelog_broker.observability.page import Page
+from oncelog_broker.observability.page import MetricsPage
 
 
-async def collect_disks(broker: Broker, page: Page) -> None:
+async def collect_disks(broker: Broker, page: MetricsPage) -> None:
     """Add the samples of every log directory and of the cleaner to ``page``."""
     logs = broker.logs
     for log_dir, progress in zip(logs.dirs, logs.progress, strict=True):

@@ -17,7 +17,7 @@ from oncelog_broker.observability.catalogue import SCRAPE_ERRORS, SCRAPE_SECONDS
 from oncelog_broker.observability.controller_metrics import collect_controller
 from oncelog_broker.observability.disk_metrics import collect_disks
 from oncelog_broker.observability.group_metrics import GroupMetrics
-from oncelog_broker.observability.page import CONTENT_TYPE, Page
+from oncelog_broker.observability.page import CONTENT_TYPE, MetricsPage
 from oncelog_broker.observability.partition_metrics import collect_partitions
 from oncelog_broker.observability.request_metrics import collect_requests
 from oncelog_runtime.audit_file import AuditFile
@@ -28,7 +28,7 @@ from oncelog_runtime.turns import TurnWatch
 
 logger = get_logger(__name__)
 
-Collector = Callable[[Page], Awaitable[None]]
+Collector = Callable[[MetricsPage], Awaitable[None]]
 """A collector adds its part to a page; it must not fail on a broker that is half started."""
 
 
@@ -84,7 +84,7 @@ class Exposition:
 
     async def _make_page(self) -> list[bytes]:
         began = self._stopwatch()
-        page = Page(self._broker.broker_id, self._stopwatch)
+        page = MetricsPage(self._broker.broker_id, self._stopwatch)
         for name, collect in self.collectors.items():
             self._errors.setdefault(name, 0)
             try:

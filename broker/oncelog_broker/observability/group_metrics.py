@@ -25,7 +25,7 @@ from oncelog_broker.coordinator.led_shard import ShardState
 from oncelog_broker.coordinator.transaction.states import TxnState
 from oncelog_broker.observability import catalogue as c
 from oncelog_broker.observability.lag_history import POINTS_FEW, POINTS_MAX, LagHistory
-from oncelog_broker.observability.page import Page, label_values
+from oncelog_broker.observability.page import MetricsPage, label_values
 from oncelog_broker.phases import BrokerPhase
 from oncelog_broker.replication.traffic import OTHERS
 from oncelog_protocol.errors import OncelogError
@@ -122,7 +122,7 @@ class GroupMetrics:
 
     # ---- the page
 
-    async def collect(self, page: Page) -> None:
+    async def collect(self, page: MetricsPage) -> None:
         """Add the samples of both coordinators, of single groups and of the other groups' sums to
         ``page``."""
         _coordinator(page, "groups", self._broker.coordination.engine)
@@ -152,7 +152,7 @@ class GroupMetrics:
                 page.add(c.GROUPS, states[state], state.value)
         await self._transactions(page)
 
-    async def _partitions(self, page: Page, group: Group, lags: _Lags, room: int) -> int:
+    async def _partitions(self, page: MetricsPage, group: Group, lags: _Lags, room: int) -> int:
         """Add the series of a group's partitions while there is ``room``; return what is left of
         it."""
         now_s = self._now_s()
@@ -177,7 +177,7 @@ class GroupMetrics:
             await page.turn()
         return room
 
-    async def _transactions(self, page: Page) -> None:
+    async def _transactions(self, page: MetricsPage) -> None:
         engine = self._broker.transactions.engine
         _coordinator(page, "transactions", engine)
         counts: Counter[TxnState] = Counter()
@@ -216,7 +216,7 @@ class _Lags:
         self.lag += lag
         self.age_s = max(self.age_s, age_s)
 
-    def show(self, page: Page, name: str) -> None:
+    def show(self, page: MetricsPage, name: str) -> None:
         """Add the members to ``page``, and the lag where it is known."""
         page.add(c.GROUP_MEMBERS, self.members, name)
         if self.is_known:
@@ -224,7 +224,7 @@ class _Lags:
             page.add(c.GROUP_LAG_SECONDS_MAX, round(self.age_s, 3), name)
 
 
-def _coordinator(page: Page, name: str, engine: CoordinatorEngine[Any]) -> None:
+def _coordinator(page: MetricsPage, name: str, engine: CoordinatorEngine[Any]) -> None:
     """Add the samples that every coordinator has."""
     states = Counter(led.state for led in engine.led)
     for state in (ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED):

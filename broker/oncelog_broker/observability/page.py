@@ -107,7 +107,7 @@ class MetricCollector:
         self._family = self._new_family()
 
 
-class Page:
+class MetricsPage:
     """A page is made anew for every scrape.
 
     :param stopwatch: what slices are measured with.
@@ -175,4 +175,4 @@ class Page:
         return pieces
 
 
-__all__ = ["CHUNK", "CONTENT_TYPE", "SLICE_S", "MetricCollector", "Page", "label_values"]
+__all__ = ["CHUNK", "CONTENT_TYPE", "SLICE_S", "MetricCollector", "MetricsPage", "label_values"]

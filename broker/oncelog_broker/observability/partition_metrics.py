@@ -12,13 +12,13 @@ from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig
 from oncelog_broker.observability import catalogue as c
 from oncelog_broker.observability.catalogue import Metric
-from oncelog_broker.observability.page import Page, label_values
+from oncelog_broker.observability.page import MetricsPage, label_values
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.traffic import OTHERS
 
 
-async def collect_partitions(broker: Broker, page: Page) -> None:
+async def collect_partitions(broker: Broker, page: MetricsPage) -> None:
     """Add the sums of the broker and the series of shown partitions to ``page``."""
     replicas = broker.replicas
     partitions = replicas.partitions()
@@ -62,7 +62,7 @@ def _shown(config: BrokerConfig, partitions: list[Partition]) -> frozenset[str]:
     return frozenset(shown)
 
 
-async def _traffic(broker: Broker, page: Page) -> None:
+async def _traffic(broker: Broker, page: MetricsPage) -> None:
     traffic = broker.replicas.traffic
     for topic, counted in traffic.by_topic():
         labels = label_values(topic)
@@ -128,7 +128,7 @@ class _Totals:
             lag = max(end - max(follower.durable_offset, 0), 0)
             self.follower_lag[follower_id] = max(self.follower_lag.get(follower_id, 0), lag)
 
-    def show(self, page: Page) -> None:
+    def show(self, page: MetricsPage) -> None:
         """Add the sums to ``page``."""
         page.add(c.PARTITIONS, self.partitions)
         page.add(c.LEADERS, self.leaders)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from oncelog_broker.app import Broker
 from oncelog_broker.observability import catalogue as c
-from oncelog_broker.observability.page import Page
+from oncelog_broker.observability.page import MetricsPage
 from oncelog_protocol.errors import error_for
 
 
-async def collect_requests(broker: Broker, page: Page) -> None:
+async def collect_requests(broker: Broker, page: MetricsPage) -> None:
     """Add the samples of every API, of every listener and of the audit to ``page``."""
     for stats in broker.dispatcher.stats.all():
         page.add(c.REQUESTS, stats.started, stats.name)

@@ -1,4 +1,4 @@
-"""Brokers, those that are away too: what they lead and hold, and how full their disks are."""
+"""Brokers are shown with what they lead and hold, also those that are away."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog_console.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """One broker, alive or assigned replicas."""
+    """A broker has a row when it is alive or is assigned replicas."""
 
     broker_id: int
     is_controller: bool

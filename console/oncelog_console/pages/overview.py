@@ -24,7 +24,7 @@ WRONG_PATHS = {
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The view of the page."""
+    """The view holds what the page shows."""
 
     status: str
     """It is "ok", "warning", "critical", or "unknown"."""

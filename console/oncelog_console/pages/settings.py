@@ -1,4 +1,4 @@
-"""How pages look for this browser, and what the console asks the cluster, and when."""
+"""The settings say how pages look for this browser, and what the console asks, and when."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_console.snapshot import Fact, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class AskedFact:
-    """One question of the poller."""
+    """The poller asks this question."""
 
     name: str
     asked_ms: int | None

@@ -1,4 +1,4 @@
-"""One topic: its partitions with the ends of every replica, its settings, and who reads it."""
+"""One topic is shown: partitions with the ends of every replica, settings, and who reads it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABS = ("partitions", "configs", "consumers")
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEnd:
-    """One replica of a partition, on the axis of all of them."""
+    """A replica of a partition stands on the axis of all of them."""
 
     broker_id: int
     in_isr: bool
@@ -31,18 +31,18 @@ class ReplicaEnd:
     behind: int | None
     """So many records fewer than the one that has most."""
     percent: int
-    """Where its end stands between start and largest end, in steps of 2."""
+    """Its end stands here between start and largest end, in steps of 2."""
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionView:
-    """One row: what ``topics describe`` prints of a partition, and where its replicas end."""
+class PartitionDetail:
+    """A partition has a row of ``topics describe``, and replicas with their ends."""
 
     row: Mapping[str, Any]
     states: tuple[str, ...]
-    """What is wrong, as ``partitions list`` names it."""
+    """This is wrong, as ``partitions list`` names it."""
     size_bytes: int | None
-    """Of the leader's replica."""
+    """The leader's replica has this size."""
     replicas: tuple[ReplicaEnd, ...]
 
     @property
@@ -64,14 +64,14 @@ class Readers:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicView:
-    """The view of the page."""
+class TopicDetail:
+    """The view holds what the page shows."""
 
     topic: str
     topic_id: str
     internal: bool
     tab: str
-    partitions: tuple[PartitionView, ...]
+    partitions: tuple[PartitionDetail, ...]
     partition_count: int
     page: int
     pages: int
@@ -82,7 +82,7 @@ class TopicView:
     tabs: tuple[str, ...] = TABS
 
 
-def partition_views(seen: Snapshot, described: Mapping[str, Any]) -> list[PartitionView]:
+def partition_views(seen: Snapshot, described: Mapping[str, Any]) -> list[PartitionDetail]:
     """Return the partitions of a topic, with what log directories say of their replicas.
 
     :param described: the topic's row of ``topics describe``.
@@ -121,7 +121,7 @@ def partition_views(seen: Snapshot, described: Mapping[str, Any]) -> list[Partit
             for broker, each in replicas.items()
         )
         size = None if leader is None else leader.size_bytes
-        views.append(PartitionView(row, tuple(states.get(number, ())), size, ends))
+        views.append(PartitionDetail(row, tuple(states.get(number, ())), size, ends))
     return views
 
 
@@ -145,7 +145,7 @@ async def show(visit: Visit) -> Page:
     views = sorted(partition_views(visit.seen, row), key=lambda view: view.worst)
     pages = max(1, -(-len(views) // PAGE_ROWS))
     number = min(visit.number("page", 1, least=1, most=1_000_000), pages)
-    view = TopicView(
+    view = TopicDetail(
         name,
         row["topic_id"],
         row["internal"],

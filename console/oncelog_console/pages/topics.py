@@ -1,4 +1,4 @@
-"""All topics, filtered, sorted and a page at a time."""
+"""All topics are shown, filtered, sorted and a page at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SORTS = ("topic", "partition_count", "size_bytes", "rate", "replication_factor")
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """Which topics are shown, and in which order."""
+    """It says which topics are shown, and in which order."""
 
     text: str = ""
     """Part of a name; between slashes it is a regular expression."""
@@ -69,8 +69,8 @@ class TopicFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
-    """The view of the page."""
+class TopicList:
+    """The view holds what the page shows."""
 
     rows: tuple[dict[str, Any], ...]
     """Rows of ``topics list``, with ``size_bytes`` and ``rate`` (None: not known)."""
@@ -126,7 +126,7 @@ def rows_of(seen: Snapshot, chosen: TopicFilter) -> list[dict[str, Any]]:
     return found
 
 
-def topics_of(seen: Snapshot, chosen: TopicFilter) -> tuple[Topics, list[dict[str, Any]]]:
+def topics_of(seen: Snapshot, chosen: TopicFilter) -> tuple[TopicList, list[dict[str, Any]]]:
     """Return the view of a page, and all rows that the filter lets through."""
     rows = rows_of(seen, chosen)
     sizes = sizes_of(seen)
@@ -144,7 +144,7 @@ def topics_of(seen: Snapshot, chosen: TopicFilter) -> tuple[Topics, list[dict[st
     first = 0 if chosen.whole else (page - 1) * PAGE_ROWS
     shown = full if chosen.whole else full[first : first + PAGE_ROWS]
     known = seen.topics.value is not None
-    return Topics(tuple(shown), len(full), first + 1, pages, chosen, known), rows
+    return TopicList(tuple(shown), len(full), first + 1, pages, chosen, known), rows
 
 
 def _sort(rows: list[dict[str, Any]], sort: str) -> None:

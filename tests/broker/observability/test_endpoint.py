@@ -11,7 +11,7 @@ import pytest
 
 from oncelog_broker.config import ConfigError
 from oncelog_broker.observability.endpoint import PATHS, Endpoint
-from oncelog_broker.observability.page import Page
+from oncelog_broker.observability.page import MetricsPage
 from oncelog_broker.phases import BrokerPhase
 from oncelog_protocol.messages.metadata import DescribeClusterRequest
 from oncelog_runtime.files import SystemFiles
@@ -129,7 +129,7 @@ async def test_who_waits_for_a_page_when_it_closes_is_told(
 ) -> None:
     begun = asyncio.Event()
 
-    async def hangs(_: Page) -> None:
+    async def hangs(_: MetricsPage) -> None:
         begun.set()
         await asyncio.Event().wait()
 

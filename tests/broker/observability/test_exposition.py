@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncelog_broker.observability.catalogue import CATALOGUE
-from oncelog_broker.observability.page import Page
+from oncelog_broker.observability.page import MetricsPage
 from support.http_get import get
 from support.observed import observed
 
@@ -40,7 +40,7 @@ async def test_every_metric_of_the_catalogue_is_shown(tmp_path: Path) -> None:
 async def test_a_part_that_fails_loses_only_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(_: Page) -> None:
+    async def broken(_: MetricsPage) -> None:
         raise ValueError("nobody expected this")
 
     async with observed(tmp_path) as seen:
@@ -59,7 +59,7 @@ async def test_a_crowd_gets_one_page(tmp_path: Path) -> None:
     made = 0
     gate = asyncio.Event()
 
-    async def counted(_: Page) -> None:
+    async def counted(_: MetricsPage) -> None:
         nonlocal made
         made += 1
         await gate.wait()

@@ -10,19 +10,19 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from oncelog_broker.observability import catalogue as c
-from oncelog_broker.observability.page import CHUNK, SLICE_S, Page, label_values
+from oncelog_broker.observability.page import CHUNK, SLICE_S, MetricsPage, label_values
 from oncelog_runtime.observe import Histogram, precise_time
 
 NAMES = ["plain", 'with "quotes"', "back\\slash", "new\nline", "ünïcode", "", "a,b={}", "\\n"]
 
 
-async def text(page: Page) -> str:
+async def text(page: MetricsPage) -> str:
     return b"".join(await page.finish()).decode()
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_labels_come_back_as_they_were(name: str) -> None:
-    page = Page(7, precise_time)
+    page = MetricsPage(7, precise_time)
     page.add(c.GROUP_MEMBERS, 3, name)
     (family,) = text_string_to_metric_families(await text(page))
     (sample,) = family.samples
@@ -34,7 +34,7 @@ async def test_labels_come_back_as_they_were(name: str) -> None:
     "value", [0, 1, -1, 2**52, 0.1, 1e-9, 1e300, math.inf, -math.inf, True, False]
 )
 async def test_numbers_come_back_as_they_were(value: float) -> None:
-    page = Page(1, precise_time)
+    page = MetricsPage(1, precise_time)
     page.add(c.RESIDENT_BYTES, value)
     (family,) = text_string_to_metric_families(await text(page))
     assert [sample.value for sample in family.samples] == [value]
@@ -42,15 +42,15 @@ async def test_numbers_come_back_as_they_were(value: float) -> None:
 
 @pytest.mark.parametrize("topics", [1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK + 7])
 async def test_pieces_are_what_the_library_writes_at_once(topics: int) -> None:
-    def filled() -> Page:
-        page = Page(1, precise_time)
+    def filled() -> MetricsPage:
+        page = MetricsPage(1, precise_time)
         for topic in range(topics):
             page.add(c.TOPIC_BYTES_OUT, topic, f"t{topic}")
             page.add_histogram(c.REQUEST_LATENCY, Histogram(), f"Api{topic}")
             page.add(c.TOPIC_BYTES_IN, topic, f"t{topic}")
         return page
 
-    page = Page(1, precise_time)
+    page = MetricsPage(1, precise_time)
     for topic in range(topics):
         page.add(c.TOPIC_BYTES_OUT, topic, f"t{topic}")
         await page.turn()
@@ -63,7 +63,7 @@ async def test_pieces_are_what_the_library_writes_at_once(topics: int) -> None:
 
 
 async def test_series_of_a_metric_stand_together_in_the_order_of_the_catalogue() -> None:
-    page = Page(1, precise_time)
+    page = MetricsPage(1, precise_time)
     for topic in ("a", "b"):
         page.add(c.TOPIC_BYTES_OUT, 2, topic)
         page.add(c.TOPIC_BYTES_IN, 1, topic)
@@ -82,7 +82,7 @@ async def test_a_histogram() -> None:
     histogram = Histogram()
     for seconds in (0.00001, 0.0009, 0.0011, 5.0, 1e5):
         histogram.observe(seconds)
-    page = Page(1, precise_time)
+    page = MetricsPage(1, precise_time)
     page.add_histogram(c.REQUEST_LATENCY, histogram, "Fetch")
     (family,) = text_string_to_metric_families(await text(page))
     assert family.type == "histogram"
@@ -95,7 +95,7 @@ async def test_a_histogram() -> None:
 
 
 def test_what_the_catalogue_does_not_say_is_a_defect() -> None:
-    page = Page(1, precise_time)
+    page = MetricsPage(1, precise_time)
     with pytest.raises(LookupError, match="made_up"):
         page.add(c.Metric("oncelog_made_up", c.MetricKind.GAUGE, "Nothing."), 1)
     with pytest.raises(ValueError, match="labels"):
@@ -114,13 +114,13 @@ def test_names_that_clash_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setitem(c.CATALOGUE, "more", (count,))
     with pytest.raises(ValueError, match="Duplicated"):
-        Page(1, precise_time)
+        MetricsPage(1, precise_time)
 
 
 async def test_others_have_their_turn() -> None:
     clock = [0.0]
     ran: list[float] = []
-    page = Page(1, lambda: clock[0])
+    page = MetricsPage(1, lambda: clock[0])
     loop = asyncio.get_running_loop()
     for step in range(8):
         loop.call_soon(lambda: ran.append(clock[0]))
