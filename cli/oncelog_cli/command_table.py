@@ -67,6 +67,7 @@ COMMANDS = (
     LazyCommand("generate", "generate:app", "Files for Prometheus and Grafana."),
     LazyCommand("cheat", "cheat:cheat", "Examples."),
     LazyCommand("log-dirs", "cluster:log_dirs", "Sizes of replicas on disk."),
+    LazyCommand("console", "processes:console", "Show the cluster in a browser."),
     LazyCommand("dump-log", "dump_log:dump_log", "Show how a log lies on disk."),
     LazyCommand("profile", "profile:app", "Name clusters, and choose one."),
     LazyCommand("tls", "tls:app", "Make certificates, and check them."),

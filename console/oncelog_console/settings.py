@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-HOST = "127.0.0.1"
-PORT = 9645
+from oncelog_cli.local.console import HOST, PORT
+
 HISTORY_MS = 6 * 3_600_000
 
 

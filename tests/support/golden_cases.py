@@ -199,6 +199,13 @@ async def local_cluster(world: World) -> None:
     LocalCluster(world.directory / "local", brokers=1, base_port=21_000).save()
 
 
+async def cluster_with_console(world: World) -> None:
+    """Write a local cluster that does not run, and had a console."""
+    cluster = LocalCluster(world.directory / "looked-at", brokers=1, base_port=21_000)
+    cluster.console.adopt(9645, None)
+    cluster.save()
+
+
 async def certificates(world: World) -> None:
     """Make a CA, a broker's certificate and two of clients, one of which ends soon."""
     place = world.directory / "tls"
@@ -288,6 +295,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "up": (
         Case("up --dir {dir}/local --port 22000", "none", local_cluster, code=2),
         Case("up --dir {dir}/local --secure", "none", local_cluster, code=2),
+        Case("up --dir {dir}/local --open", "none", local_cluster, formats=PLAIN, code=2),
     ),
     "down": (
         Case("down --dir {dir}/local", "none", local_cluster),
@@ -296,6 +304,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "status": (
         Case("status --dir {dir}/local", "none", local_cluster),
         Case("status --dir {dir}/secured", "none", secured_cluster),
+        Case("status --dir {dir}/looked-at", "none", cluster_with_console, formats=TABLE_AND_JSON),
     ),
     "broker": (Case("broker --config broker.toml", "none", formats=PLAIN),),
     "broker config check": (
@@ -607,6 +616,11 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "pipeline run": (Case("pipeline run job.toml -b a:1", "none", formats=PLAIN),),
     "pipeline check": (Case("pipeline check job.toml --plan", "none", formats=PLAIN),),
     "demo": (Case("demo --limit 3", "none", formats=PLAIN, code=2),),
+    "console": (
+        Case("console --port 0 --open -X client_id=me", "none", formats=PLAIN),
+        Case("console --allowed-host a --allowed-host b --token-file t", "none", formats=PLAIN),
+        Case("console --port 70000", "none", formats=PLAIN, code=2),
+    ),
     "bench": (Case("bench --peers", "none", formats=PLAIN),),
 }
 """Cases by the path of the command, as it is typed after ``oncelog``."""

@@ -59,9 +59,11 @@ async def get(
     method: str = "GET",
     *,
     header: str = "Connection: close",
+    host: str = "test",
     tls: ssl.SSLContext | None = None,
 ) -> Got:
-    request = f"{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{header}\r\n\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close"
+    request = f"{head}\r\n{header}\r\n\r\n"
     return parse(await send(address, request.encode("latin-1"), tls=tls))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import webbrowser
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -70,6 +71,13 @@ def up(
             "--secure", help="TLS, passwords and ACLs, and a profile with the admin's password."
         ),
     ] = False,
+    console: Annotated[
+        bool,
+        typed.Option("--console", help="The console for a browser as well; it may change all."),
+    ] = False,
+    open_browser: Annotated[
+        bool, typed.Option("--open", help="Open a browser; with --console.")
+    ] = False,
     foreground: Annotated[
         bool, typed.Option("--foreground", help="Stay, and stop the cluster on Ctrl+C.")
     ] = False,
@@ -84,29 +92,47 @@ def up(
     decide what they may do. A random password of User:admin, who may do everything, is in a file
     that nobody else may read. A profile names it, so that commands need no more options; it is
     used from now on if no other profile is.
+
+    With --console a browser can look at the cluster, and change it; 'status' says where. Who looks
+    at a secured one needs the token in a file beside the console's log; the browser that --open
+    opens is signed in.
     """
     extras.need("local", extras.BROKER, "a cluster on this machine")
+    if console:
+        extras.need("console", extras.CONSOLE, "the console")
+    elif open_browser:
+        raise UsageError("--open goes with --console")
     settings = typed_values("--set", setting or [])
     place = local_directory(directory)
     cluster = _chosen_cluster(
         place, brokers, zookeeper, port, settings, metrics=metrics, secure=secure
     )
-    _start(cluster, output)
+    profile = _start(cluster, output)
+    if console:
+        _start_console(cluster, output, profile, open_browser=open_browser)
     _show(cluster, output, finish=not foreground)
     if foreground:
         _stay(cluster, output)
 
 
-def _start(cluster: LocalCluster, output: Output) -> None:
-    """Start a cluster; a profile knows a secured one then."""
+def _start(cluster: LocalCluster, output: Output) -> str | None:
+    """Start a cluster; a profile knows a secured one then, and its name is returned."""
     if cluster.secure:
         load_profiles()  # if they cannot be read, that is told before anything starts
     cluster.start(progress=output.note)
-    if cluster.secure:
-        profiles, _ = secured.with_profile_for(
-            load_profiles(), cluster.directory, cluster.bootstrap
-        )
-        save_profiles(profiles)
+    if not cluster.secure:
+        return None
+    profiles, name = secured.with_profile_for(load_profiles(), cluster.directory, cluster.bootstrap)
+    save_profiles(profiles)
+    return name
+
+
+def _start_console(
+    cluster: LocalCluster, output: Output, profile: str | None, *, open_browser: bool
+) -> None:
+    begun = cluster.start_console(profile, open_browser=open_browser, progress=output.note)
+    if open_browser and not begun:
+        webbrowser.open(cluster.console.url)  # one that runs already signs nobody in
 
 
 def _chosen_cluster(
@@ -158,7 +184,7 @@ def down(
     ] = 30.0,
     yes: YesOption = False,
 ) -> None:
-    """Stop the brokers cleanly, then ZooKeeper."""
+    """Stop the console, the brokers cleanly, then ZooKeeper."""
     cluster = LocalCluster.load(local_directory(directory))
     if delete:
         confirm(f"Remove all data in {cluster.directory}?", yes)
@@ -192,6 +218,10 @@ def _show(cluster: LocalCluster, output: Output, *, finish: bool) -> None:
     output.table(COLUMNS, status["processes"])
     output.line()
     output.line(f"bootstrap  {status['bootstrap']}")
+    if cluster.console.is_alive():
+        output.line(f"console    {cluster.console.url}")
+        if cluster.secure:
+            output.line(f"token      {cluster.console.token_path}")
     output.line(f"directory  {status['directory']}")
     if status["profile"] is not None:
         output.line(f"profile    {status['profile']}")

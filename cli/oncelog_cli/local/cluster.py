@@ -6,6 +6,7 @@
     <directory>/cluster.lock          held while a command changes the cluster
     <directory>/zookeeper/            see ``zookeeper.py``
     <directory>/broker-<id>/          see ``broker.py``
+    <directory>/console/              see ``console.py``; only where there was one
     <directory>/tls/                  see ``secured.py``; these two are there only in a secured one
     <directory>/admin.password
 
@@ -27,6 +28,7 @@ from typing import Any
 
 from oncelog_cli.local import secured
 from oncelog_cli.local.broker import READY_DEADLINE_S, STOP_DEADLINE_S, LocalBroker
+from oncelog_cli.local.console import LocalConsole
 from oncelog_cli.local.process import (
     LocalClusterError,
     ManagedProcess,
@@ -79,6 +81,8 @@ class LocalCluster:
         self.metrics = metrics
         self.secure = secure
         self.brokers: dict[int, LocalBroker] = {}
+        self.console = LocalConsole(self.directory / "console")
+        """It has a port if there was ever one."""
         self._seen = ""
         """The state file as this object last read or wrote it."""
         for broker_id in range(1, brokers + 1):
@@ -144,6 +148,9 @@ class LocalCluster:
             broker.place(entry["port"], entry["internal_port"], entry.get("metrics_port", 0))
             self.metrics = self.metrics or broker.metrics_port > 0
             broker.adopt(_process(entry, broker.log_path))
+        known = state.get("console")
+        if known is not None:
+            self.console.adopt(known["port"], _process(known, self.console.log_path))
 
     def _catch_up(self) -> None:
         """Take in the state file again, before changing the cluster; call this locked.
@@ -163,6 +170,7 @@ class LocalCluster:
         zookeeper: dict[str, Any] | None = None
         if self.zookeeper is not None:
             zookeeper = {"port": self.zookeeper.port, **_identity(self.zookeeper.process)}
+        console = {"port": self.console.port, **_identity(self.console.process)}
         state = {
             "version": STATE_VERSION,
             "bootstrap": self.bootstrap,
@@ -180,6 +188,7 @@ class LocalCluster:
                 }
                 for broker in self.brokers.values()
             ],
+            "console": console if self.console.port else None,
         }
         self.directory.mkdir(parents=True, exist_ok=True)
         text = json.dumps(state, indent=2) + "\n"
@@ -227,7 +236,8 @@ class LocalCluster:
     def is_running(self) -> bool:
         """Return whether any process of the cluster lives."""
         own = [] if self.zookeeper is None else [self.zookeeper]
-        return any(process.is_alive() for process in (*own, *self.brokers.values()))
+        every = (*own, *self.brokers.values(), self.console)
+        return any(process.is_alive() for process in every)
 
     def status(self) -> dict[str, Any]:
         """Return what runs where, as plain values."""
@@ -256,6 +266,19 @@ class LocalCluster:
                     "http": None if state == "stopped" else broker.http_address,
                     "log": str(broker.log_path),
                     "data": str(broker.data_path),
+                }
+            )
+        if self.console.port:
+            state = self.console.state
+            rows.append(
+                {
+                    "name": "console",
+                    "state": state,
+                    "pid": None if state == "stopped" else self.console.pid,
+                    "address": None,
+                    "http": None if state == "stopped" else self.console.address,
+                    "log": str(self.console.log_path),
+                    "data": None,
                 }
             )
         return {
@@ -306,7 +329,7 @@ class LocalCluster:
         brokers = (broker.directory for broker in self.brokers.values())
         files = (self.directory / "cluster.json", self.directory / "cluster.lock")
         secrets = secured.owned(self.directory)
-        return [self.directory / "zookeeper", *secrets, *brokers, *files]
+        return [self.directory / "zookeeper", self.console.directory, *secrets, *brokers, *files]
 
     def _remove(self, but: Collection[Path] = ()) -> None:
         """Remove what belongs to the cluster, and the directory when nothing is left in it."""
@@ -406,13 +429,40 @@ class LocalCluster:
             metrics = _free_port_not_in(taken)
         broker.place(port, internal, metrics)
 
+    def start_console(
+        self, profile: str | None, *, open_browser: bool = False, progress: Progress = _silent
+    ) -> bool:
+        """Start the console of a cluster that serves, and wait until it answers.
+
+        :param profile: the admin's, for a secured cluster.
+        :param open_browser: the console opens a browser.
+        :returns: False if it runs already.
+        :raises LocalClusterError: with its log. Its process is ended again; brokers go on.
+        """
+        with self.lock():
+            self._catch_up()
+            if self.console.is_alive():
+                return False
+            self.console.launch(self.bootstrap, profile, open_browser=open_browser)
+            self.save()
+            try:
+                self.console.wait_ready()
+            except BaseException:
+                self.console.kill()
+                raise
+        progress(f"the console is at {self.console.url}")
+        return True
+
     def stop(self, *, deadline_s: float = STOP_DEADLINE_S, progress: Progress = _silent) -> bool:
-        """Stop all brokers, then ZooKeeper; what does not end in time is killed.
+        """Stop the console, all brokers, then ZooKeeper; what does not end in time is killed.
 
         :returns: whether everything ended by itself.
         """
         with self.lock():
             self._catch_up()
+            if self.console.is_alive():
+                self.console.stop()
+                progress("the console stopped")
             clean = self._stop_brokers(deadline_s, progress)
             if self.zookeeper is not None and self.zookeeper.process is not None:
                 progress("stopping ZooKeeper")

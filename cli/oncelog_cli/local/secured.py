@@ -83,7 +83,7 @@ def make_zookeeper_password(directory: Path) -> None:
     if not place.exists():
         begun = _unconfirmed(place)
         begun.unlink(missing_ok=True)  # a start that was cut off may have left a part
-        _write_private(begun, secrets.token_urlsafe(PASSWORD_BYTES))
+        write_private(begun, secrets.token_urlsafe(PASSWORD_BYTES))
         begun.replace(place)
 
 
@@ -150,7 +150,7 @@ def make_admin(directory: Path, add_user: Callable[[str, Path], bool]) -> bool:
     unconfirmed = _unconfirmed(place)
     begun = unconfirmed.exists()
     if not begun:
-        _write_private(unconfirmed, secrets.token_urlsafe(PASSWORD_BYTES))
+        write_private(unconfirmed, secrets.token_urlsafe(PASSWORD_BYTES))
     if not add_user(ADMIN, unconfirmed) and not begun:
         unconfirmed.unlink()
         raise LocalClusterError(
@@ -167,7 +167,11 @@ def _unconfirmed(password: Path) -> Path:
     return password.with_name(f"{password.name}.new")
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
+    """Write a new file that nobody else may read.
+
+    :raises FileExistsError: there is such a file already.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

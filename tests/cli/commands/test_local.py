@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -29,6 +30,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     yield place
     if (place / "cluster.json").exists():
         cluster = LocalCluster.load(place)
+        cluster.console.kill()
         for broker in cluster.brokers.values():
             broker.kill()
         if cluster.zookeeper is not None:
@@ -156,6 +158,98 @@ def test_up_status_down(directory: Path, capsys: pytest.CaptureFixture[str]) -> 
     stopped = document(capsys)
     assert stopped["clean"]
     assert {row["state"] for row in stopped["processes"]} == {"stopped"}
+
+
+def asked(address: str, path: str, **headers: str) -> tuple[int, str, str]:
+    """Return status, body and cookie of what a console answers."""
+    connection = http.client.HTTPConnection(address, timeout=10)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read().decode()
+        return answer.status, body, answer.headers.get("set-cookie", "").partition(";")[0]
+    finally:
+        connection.close()
+
+
+def wait_for_text(path: Path, deadline_s: float = 15.0) -> str:
+    """Return what a program writes into a file."""
+    deadline = time.monotonic() + deadline_s
+    while not (path.exists() and path.read_text().endswith("\n")):
+        assert time.monotonic() < deadline, f"nobody wrote {path}"
+        time.sleep(0.02)
+    return path.read_text().strip()
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in for the person's browser: it writes the address that it is to open into this
+    file."""
+    program, addresses = tmp_path / "browser", tmp_path / "opened"
+    program.write_text(f'#!/bin/sh\necho "$1" > {addresses}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{program} %s")
+    return addresses
+
+
+@pytest.mark.integration
+@pytest.mark.zookeeper
+@pytest.mark.slow
+def test_a_console_beside_the_brokers(
+    directory: Path, opened: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = LocalCluster(directory, brokers=1)
+    known.console.adopt(free_port(), None)
+    known.save()
+    place = ["--dir", str(directory)]
+    assert run_command(["up", *place, "--console", "--open", "--json"]) == 0
+    started = document(capsys)
+    row = started["processes"][-1]
+    assert (row["name"], row["state"]) == ("console", "running")
+    assert wait_for_text(opened) == f"http://{row['http']}"
+    status, page, _ = asked(row["http"], "/brokers", accept="application/json")
+    assert status == 200
+    assert [broker["broker_id"] for broker in json.loads(page)["brokers"]] == [1]
+
+    opened.unlink()
+    assert run_command(["up", *place, "--console", "--open", "--json"]) == 0  # it runs: the same
+    assert document(capsys)["processes"] == started["processes"]
+    assert wait_for_text(opened) == f"http://{row['http']}/"
+    assert run_command(["status", *place]) == 0
+    assert f"console    http://{row['http']}/" in capsys.readouterr().out
+
+    assert run_command(["down", *place, "--json"]) == 0
+    stopped = document(capsys)["processes"][-1]
+    assert (stopped["name"], stopped["state"], stopped["http"]) == ("console", "stopped", None)
+    assert run_command(["down", *place, "--delete", "--yes"]) == 0
+    assert not directory.exists()
+
+
+@pytest.mark.integration
+@pytest.mark.zookeeper
+@pytest.mark.slow
+def test_the_console_of_a_secured_cluster(
+    directory: Path, opened: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = LocalCluster(directory, brokers=1, secure=True)
+    known.console.adopt(free_port(), None)
+    known.save()
+    place = ["--dir", str(directory)]
+    assert run_command(["up", *place, "--secure", "--console", "--open"]) == 0
+    said = capsys.readouterr().out
+    assert f"token      {known.console.token_path}" in said
+    address = wait_for_text(opened)
+    origin, slash, code = address.partition("/sign-in/")
+    assert slash, address
+    console = origin.removeprefix("http://")
+    assert f"console    {origin}/" in said
+    assert asked(console, "/brokers", accept="application/json")[0] == 401
+    status, _, cookie = asked(console, f"/sign-in/{code}")
+    assert status == 303
+    status, page, _ = asked(console, "/brokers", accept="application/json", cookie=cookie)
+    assert (status, len(json.loads(page)["brokers"])) == (200, 1)
+    assert not asked(console, f"/sign-in/{code}")[2], "an address signs in once"
+    assert run_command(["down", *place, "--delete", "--yes"]) == 0
 
 
 @pytest.mark.integration
