@@ -9,11 +9,11 @@ ARG PYTHON_IMAGE=python:3.13.9-slim-trixie@sha256:326df678c20c78d465db501563f349
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 COPY . .
-# A wheel is built from the repository and installed with what a broker needs, and what makes
-# certificates (`oncelog tls`). The environment has no pip of its own, and its modules are compiled here: the image may run on a read-only file system.
+# A wheel is built from the repository and installed with what a broker and the console need, and what
+# makes certificates (`oncelog tls`). The environment has no pip of its own, and its modules are compiled here: the image may run on a read-only file system.
 RUN --mount=type=cache,target=/root/.cache/pip \
     python3 -m venv --without-pip /opt/oncelog && \
-    python3 -m pip --python /opt/oncelog/bin/python3 install --root-user-action=ignore ".[broker]" "cryptography>=44"
+    python3 -m pip --python /opt/oncelog/bin/python3 install --root-user-action=ignore ".[broker,console]" "cryptography>=44"
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="oncelog" \

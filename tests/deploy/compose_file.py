@@ -25,6 +25,7 @@ KEYS = {
     "build",
     "cap_add",
     "cap_drop",
+    "command",
     "depends_on",
     "entrypoint",
     "env_file",
@@ -36,6 +37,7 @@ KEYS = {
     "profiles",
     "read_only",
     "restart",
+    "secrets",
     "security_opt",
     "stop_grace_period",
     "tmpfs",
@@ -80,6 +82,10 @@ class Service:
     cap_add: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] | None = None
     """None: the image's own."""
+    command: tuple[str, ...] = ()
+    """Arguments of the entrypoint."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """File below /run/secrets to the variable that has its content."""
     user: str | None = None
     """None: the image's own."""
     no_new_privileges: bool = False
@@ -119,7 +125,7 @@ def load(path: Path, variables: Mapping[str, str] | None = None) -> Compose:
     raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     document = _substituted(raw, variables or {})
     services = {
-        name: _service(name, content, path.parent)
+        name: _service(name, content, path.parent, document.get("secrets", {}))
         for name, content in document.get("services", {}).items()
     }
     return Compose(services, document, frozenset(document.get("volumes", {})))
@@ -152,7 +158,9 @@ def _substituted(value: Any, variables: Mapping[str, str]) -> Any:
     return _VARIABLE.sub(found, value)
 
 
-def _service(name: str, content: Mapping[str, Any], folder: Path) -> Service:
+def _service(
+    name: str, content: Mapping[str, Any], folder: Path, secrets: Mapping[str, Any]
+) -> Service:
     unknown = set(content) - KEYS
     assert not unknown, f"{name}: keys that nothing here carries out: {sorted(unknown)}"
     security = content.get("security_opt", [])
@@ -178,6 +186,8 @@ def _service(name: str, content: Mapping[str, Any], folder: Path) -> Service:
         cap_drop=tuple(content.get("cap_drop", [])),
         cap_add=tuple(content.get("cap_add", [])),
         entrypoint=tuple(content["entrypoint"]) if "entrypoint" in content else None,
+        command=tuple(content.get("command", ())),
+        secrets={each: secrets[each]["environment"] for each in content.get("secrets", [])},
         user=content.get("user"),
         no_new_privileges=bool(security),
         stop_grace_s=seconds(content.get("stop_grace_period", "10s")),

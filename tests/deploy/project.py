@@ -19,6 +19,7 @@ __all__ = ["Project"]
 
 START_S = 60.0
 NOBODY = 65534
+SECRETS = "/run/secrets"
 PREFIX = "oncelog-compose-"
 MEMORY_BYTES_MIN = 2 * 1024**3
 
@@ -39,6 +40,7 @@ class Project:
     ) -> None:
         self.repository = repository
         self.profiles = profiles
+        self.variables = dict(variables or {})
         self.compose: Compose = load(repository / "docker-compose.yml", variables)
         self.directory = _directory()
         self.network: Network | None = None
@@ -65,7 +67,7 @@ class Project:
                     one_shots.add(other)
                     assert self.containers[other].wait(START_S) == 0, self.containers[other].log
             self.containers[service.name] = container = self._container(service)
-            container.start()
+            container.start(service.command)
         for name in self.containers.keys() - one_shots:
             self.containers[name].wait_healthy(START_S)
 
@@ -130,6 +132,8 @@ class Project:
             target: self.repository / source if source.startswith(".") else named / source
             for source, target, _ in service.volumes
         }
+        if service.secrets:
+            volumes[SECRETS] = self._secrets(service)
         if image is None and not service.builds:
             assert service.image.startswith("zookeeper:"), service.image
             image = zookeeper_image(self.directory / "zookeeper-image", service.environment)
@@ -144,12 +148,26 @@ class Project:
             self.directory / service.name,
             environment=service.environment,
             volumes=volumes,
-            read_only_volumes=frozenset(t for _, t, read_only in service.volumes if read_only),
+            read_only_volumes=frozenset(
+                [*(t for _, t, read_only in service.volumes if read_only)]
+                + [SECRETS] * bool(service.secrets)
+            ),
             limits=Limits.of(service),
             healthcheck=service.healthcheck,
             ports=service.ports,
             user=service.user,
         )
+
+    def _secrets(self, service: Service) -> Path:
+        """Write what a service may know; everybody in its container may read it, as with Compose
+        itself."""
+        folder = self.directory / "secrets" / service.name
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, variable in service.secrets.items():
+            assert variable in self.variables, f"{service.name} wants {variable}"
+            (folder / name).write_text(self.variables[variable], encoding="utf-8")
+            (folder / name).chmod(0o444)
+        return folder
 
 
 def _directory() -> Path:

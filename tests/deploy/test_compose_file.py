@@ -121,7 +121,7 @@ def test_addresses_for_elsewhere() -> None:
 def test_clients_do_not_use_the_listener_between_brokers() -> None:
     ports = {name: settings(COMPOSE.services[name]).listener("network").port for name in BROKERS}
     expected = ",".join(f"{name}:{port}" for name, port in ports.items())
-    for name in (*BROKERS, "admin"):
+    for name in (*BROKERS, "admin", "console"):
         assert COMPOSE.services[name].environment["ONCELOG_BOOTSTRAP"] == expected
 
 
@@ -144,7 +144,8 @@ def test_a_secured_broker_speaks_tls_on_every_listener_and_asks_who_is_there() -
 
 
 def test_who_has_which_keys() -> None:
-    """Each broker and the admin have a volume of their own, and only one service the CA's key."""
+    """Each broker has a volume of its own, the admin's is the console's too, and only one service
+    has the CA's key."""
     having: dict[str, list[str]] = {}
     for service in SECURED.services.values():
         for source, _, read_only in service.volumes:
@@ -156,17 +157,34 @@ def test_who_has_which_keys() -> None:
         "tls-1": ["broker-1", "certificates"],
         "tls-2": ["broker-2", "certificates"],
         "tls-3": ["broker-3", "certificates"],
-        "tls-admin": ["certificates", "admin"],
+        "tls-admin": ["certificates", "admin", "console"],
     }
 
 
 def test_the_admin_has_a_password() -> None:
     options = SECURED.services["admin"].environment["ONCELOG_OPTIONS"].split()
+    assert SECURED.services["console"].environment["ONCELOG_OPTIONS"].split() == options
+    assert "ONCELOG_OPTIONS" not in COMPOSE.services["console"].environment
     assert [option.partition("=")[0] for option in options] == [
         "ca_file",
         "username",
         "password_file",
     ]
+
+
+# ---- the profile console
+
+
+def test_the_console_is_for_this_machine_and_whoever_knows_the_token() -> None:
+    service = COMPOSE.services["console"]
+    assert service.profiles == ("console",)
+    assert service.ports == (("127.0.0.1", 9645, 9645),)
+    assert service.secrets == {"console": "CONSOLE_TOKEN"}
+    assert "--token-file=/run/secrets/console" in service.command
+    assert "--allowed-host=localhost" in service.command
+    assert "--allow-changes" not in service.command
+    assert set(service.depends_on.values()) == {"service_healthy"}
+    assert set(service.depends_on) == set(BROKERS)
 
 
 # ---- structure
@@ -211,7 +229,7 @@ def test_brokers_have_no_more_rights_than_they_need() -> None:
         assert service.cap_drop == ("ALL",)
         assert service.tmpfs == ("/tmp",)
         assert service.stop_grace_s >= 30, "a clean stop moves leadership and syncs"
-    for name in ("certificates", "admin"):
+    for name in ("certificates", "admin", "console"):
         service = COMPOSE.services[name]
         assert service.read_only
         assert service.no_new_privileges

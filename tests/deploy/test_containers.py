@@ -34,6 +34,7 @@ INSIDE = "broker-1:9092,broker-2:9092,broker-3:9092"
 OUTSIDE = "localhost:19092,localhost:29092,localhost:39092"
 BROKERS = ("broker-1", "broker-2", "broker-3")
 EXIT_UNHEALTHY = 10
+TOKEN = "a token that nobody guesses"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def project() -> Iterator[Project]:
         # Continuous integration is root: there it would be a hole in what is proven.
         assert not (os.environ.get("CI") and os.geteuid() == 0), reason
         pytest.skip(reason)
-    running = Project(ROOT)
+    running = Project(ROOT, variables={"CONSOLE_TOKEN": TOKEN})
     try:
         running.up()
         idle = replace(running.image, entrypoint=["sleep", "600"])
@@ -239,6 +240,40 @@ def test_prometheus_finds_the_brokers(project: Project, prometheus: Container) -
             break
         assert time.monotonic() < deadline, f"{up}\n{prometheus.log[-2000:]}"
         time.sleep(0.5)
+
+
+SIGN_IN = """
+import http.client, json, sys, urllib.parse
+token, address = sys.argv[1:]
+def ask(method, path, **headers):
+    connection = http.client.HTTPConnection(address, timeout=20)
+    body = headers.pop("body", None)
+    connection.request(method, path, body, {key.replace("_", "-"): headers[key] for key in headers})
+    answer = connection.getresponse()
+    return answer.status, answer.headers.get("set-cookie", "").partition(";")[0], answer.read()
+before, _, _ = ask("GET", "/brokers", accept="application/json")
+form = urllib.parse.urlencode({"token": token})
+entered, cookie, _ = ask("POST", "/sign-in", body=form, origin=f"http://{address}",
+    content_type="application/x-www-form-urlencoded")
+after, _, page = ask("GET", "/brokers", accept="application/json", cookie=cookie)
+elsewhere, _, _ = ask("GET", "/livez", host="console.example:9645")
+brokers = len(json.loads(page)["brokers"]) if after == 200 else 0
+print(json.dumps([before, entered, after, brokers, elsewhere]))
+"""
+
+
+def test_the_console_shows_the_cluster_to_whoever_knows_the_token(project: Project) -> None:
+    console = project.run("console")
+    console.start(project.compose.services["console"].command)
+    console.wait_healthy(60)
+    words = [sys.executable, "-I", "-c", SIGN_IN, TOKEN, "localhost:9645"]
+    assert json.loads(succeeded(on_host(project, *words))) == [401, 303, 200, 3, 421]
+    words[-2] = "another"
+    assert json.loads(succeeded(on_host(project, *words)))[1:4] == [401, 401, 0]
+    denied = console.execute(["touch", "/run/secrets/new"])
+    assert "Read-only file system" in denied.errors
+    assert TOKEN not in succeeded(console.execute(["cat", "/proc/1/cmdline"]))
+    assert console.stop(30) == 0
 
 
 def test_the_cluster_stops_cleanly(project: Project) -> None:
