@@ -61,17 +61,34 @@ def decoded(record: Record) -> Record:
     """Return the record with key and value as JSON, if it is one of a coordinator."""
     if record.topic not in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or record.key is None:
         return record
-    try:
-        key, value = _decode(record.topic, record.key, record.value)
-    except (ValueError, TypeError, LookupError, msgpack.UnpackException):
+    fact = fact_of(record.topic, record.key, record.value)
+    if fact is None:
         return record
+    key, value = fact
     return record._replace(key=_json(key), value=None if value is None else _json(value))
 
 
-def _decode(topic: str, key: bytes, value: bytes | None) -> tuple[Any, Any]:
+Fact = tuple[dict[str, Any], dict[str, Any] | None]
+"""The fields of a record's key, and those of its value; None: the fact is taken back."""
+
+
+def fact_of(topic: str, key: bytes, value: bytes | None) -> Fact | None:
+    """Return key and value of a coordinator's record as fields; None: it is not understood.
+
+    :param topic: one of a coordinator.
+    """
+    try:
+        return _decode(topic, key, value)
+    except (ValueError, TypeError, LookupError, msgpack.UnpackException):
+        return None
+
+
+def _decode(
+    topic: str, key: bytes, value: bytes | None
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Decode key and value of a coordinator's record.
 
-    :raises Exception: one of those that ``decoded`` knows: it cannot be read.
+    :raises Exception: one of those that ``fact_of`` knows: it cannot be read.
     """
     kind, *names = msgpack.unpackb(key)
     known = _GROUP_KEYS if topic == OFFSETS_TOPIC else _TXN_KEYS

@@ -113,3 +113,8 @@ class Failures(list[Failure]):
 def fields_of(item: object, names: str) -> Row:
     """Return a row with the attributes of an object that are named, with spaces between them."""
     return {name: getattr(item, name) for name in names.split()}
+
+
+def waiting(timeout_ms: int | None) -> dict[str, Any]:
+    """Return the option of a call that says how long it waits; None: as long as it does anyway."""
+    return {} if timeout_ms is None else {"timeout_ms": timeout_ms}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from oncelog_cli.documents.answer import Answer, Failures, Row, fields_of
+from oncelog_cli.documents.answer import Answer, Failures, Row, fields_of, waiting
 from oncelog_cli.documents.names import groups_named
 from oncelog_cli.group_offsets import Chosen, partitions_text
 from oncelog_cli.patterns import among
@@ -46,17 +46,21 @@ async def listed_groups(
     return Answer({"groups": rows}, failures)
 
 
-async def described_groups(admin: Admin, patterns: Sequence[str], *, regex: bool = False) -> Answer:
+async def described_groups(
+    admin: Admin, patterns: Sequence[str], *, regex: bool = False, timeout_ms: int | None = None
+) -> Answer:
     """Return the document of ``groups describe``: a row a group, with members, offsets and lag.
 
     What is not known is None: nothing committed, or a leader that did not answer. Groups that
     cannot be described are failures.
 
+    :param timeout_ms: None: as long as the admin client waits.
     :raises CommandError: no group is meant.
     """
     failures = Failures()
     names = await groups_named(admin, patterns, failures, regex=regex)
-    sound = failures.sound(await admin.describe_groups(names), lambda group: group.group_id)
+    described = await admin.describe_groups(names, **waiting(timeout_ms))
+    sound = failures.sound(described, lambda group: group.group_id)
     return Answer({"groups": [_described(group) for group in sound]}, failures)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from oncelog_cli.documents.answer import Answer, Failures, fields_of
+from oncelog_cli.documents.answer import Answer, Failures, fields_of, waiting
 from oncelog_cli.documents.names import topics_named
 from oncelog_cli.offset_range import HeldOffsets
 
@@ -63,7 +63,7 @@ async def held_offsets(
     """
     import asyncio
 
-    options: dict[str, Any] = {} if timeout_ms is None else {"timeout_ms": timeout_ms}
+    options = waiting(timeout_ms)
     starts, ends = await asyncio.gather(
         admin.list_offsets(partitions, "earliest", **options),
         admin.list_offsets(partitions, "latest", isolation_level="read_committed", **options),

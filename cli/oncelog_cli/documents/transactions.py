@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from oncelog_cli.documents.answer import Answer, Document, Failures, Row, fields_of
+from oncelog_cli.documents.answer import Answer, Document, Failures, Row, fields_of, waiting
 from oncelog_cli.documents.names import ids_named
 from oncelog_cli.exits import CommandError
 from oncelog_cli.group_offsets import Chosen, partitions_text
@@ -52,17 +52,19 @@ async def listed_transactions(
 
 
 async def described_transactions(
-    admin: Admin, patterns: Sequence[str], *, regex: bool = False
+    admin: Admin, patterns: Sequence[str], *, regex: bool = False, timeout_ms: int | None = None
 ) -> Answer:
     """Return the document of ``transactions describe``: a row an id; times in ms since 1970.
 
     Ids that cannot be described are failures.
 
+    :param timeout_ms: None: as long as the admin client waits.
     :raises CommandError: no id is meant.
     """
     failures = Failures()
     names = await ids_named(admin, patterns, failures, regex=regex)
-    return Answer({"transactions": await _described(admin, names, failures)}, failures)
+    rows = await _described(admin, names, failures, timeout_ms)
+    return Answer({"transactions": rows}, failures)
 
 
 async def listed_shared(
@@ -96,8 +98,10 @@ async def described_shared(admin: Admin, patterns: Sequence[str], *, regex: bool
     return Answer({"transactions": shared}, failures)
 
 
-async def _described(admin: Admin, names: Sequence[str], failures: Failures) -> list[Row]:
-    described = await admin.describe_transactions(names) if names else ()
+async def _described(
+    admin: Admin, names: Sequence[str], failures: Failures, timeout_ms: int | None = None
+) -> list[Row]:
+    described = await admin.describe_transactions(names, **waiting(timeout_ms)) if names else ()
     return [_row(item) for item in failures.sound(described, lambda item: item.transactional_id)]
 
 

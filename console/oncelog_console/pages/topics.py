@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import urlencode
 
 from oncelog_cli.documents.answer import Answer
 from oncelog_cli.documents.topics import topic_row
+from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
 from oncelog_console.page import BadRequestError, Command, Page, PageRoute, Visit
 from oncelog_console.snapshot import Rate, Snapshot
 
@@ -22,7 +22,6 @@ STATES = {
     "at_min_isr": "--at-min-isr",
 }
 """A filter by state is a field that is not 0, and an option of the command."""
-PATTERN_CHARS_MAX = 200
 SORTS = ("topic", "partition_count", "size_bytes", "rate", "replication_factor")
 
 
@@ -30,8 +29,7 @@ SORTS = ("topic", "partition_count", "size_bytes", "rate", "replication_factor")
 class TopicFilter:
     """It says which topics are shown, and in which order."""
 
-    text: str = ""
-    """Part of a name; between slashes it is a regular expression."""
+    name: NameFilter = ALL_NAMES
     state: str = ""
     internal: bool = False
     sort: str = "topic"
@@ -43,7 +41,7 @@ class TopicFilter:
     def address(self, **changed: object) -> str:
         """Return the address of the page with some of this changed."""
         fields = {
-            "q": self.text,
+            "q": self.name.text,
             "state": self.state,
             "internal": "1" if self.internal else "",
             "sort": "" if self.sort == "topic" else self.sort,
@@ -57,10 +55,7 @@ class TopicFilter:
     @property
     def command(self) -> Command:
         """Return the command that lists the same topics; it knows no order and no pages."""
-        words = ["topics", "list"]
-        if self.text:  # the command wants whole names to match
-            part = self.text[1:-1] if is_regex(self.text) else re.escape(self.text)
-            words += [f".*(?:{part}).*" if is_regex(self.text) else f".*{part}.*", "--regex"]
+        words = ["topics", "list", *self.name.words]
         if self.internal:
             words.append("--internal")
         if self.state:
@@ -84,42 +79,28 @@ class TopicList:
     states: tuple[str, ...] = tuple(STATES)
 
 
-def is_regex(text: str) -> bool:
-    """Return whether a filter is a regular expression between slashes."""
-    return len(text) > 1 and text.startswith("/") and text.endswith("/")
-
-
 def filter_of(query: Mapping[str, str], page: int) -> TopicFilter:
     """Return what an address asks for.
 
     :raises BadRequestError: a state, an order or an expression that there is not.
     """
-    text, state = query.get("q", "").strip(), query.get("state", "")
+    name, state = name_filter(query.get("q", "")), query.get("state", "")
     sort = query.get("sort", "") or "topic"
-    if len(text) > PATTERN_CHARS_MAX:
-        raise BadRequestError(f"a filter has at most {PATTERN_CHARS_MAX} characters")
     if state and state not in STATES:
         raise BadRequestError(f"state={state!r}: there are {', '.join(STATES)}")
     if sort.removeprefix("-") not in SORTS:
         raise BadRequestError(f"sort={sort!r}: there are {', '.join(SORTS)}")
-    if is_regex(text):
-        try:
-            re.compile(text[1:-1])
-        except re.error as error:
-            raise BadRequestError(f"{text} is no regular expression: {error}") from None
-    return TopicFilter(text, state, bool(query.get("internal")), sort, page, bool(query.get("all")))
+    return TopicFilter(name, state, bool(query.get("internal")), sort, page, bool(query.get("all")))
 
 
 def rows_of(seen: Snapshot, chosen: TopicFilter) -> list[dict[str, Any]]:
     """Return the rows of ``topics list`` that are chosen, in the order of the command."""
-    text = chosen.text
-    pattern = re.compile(text[1:-1]) if is_regex(text) else None
     min_isr = seen.min_isr.value or {}
     found = []
     for topic in sorted(seen.topic_list, key=lambda topic: topic.topic):
-        if topic.internal and not (chosen.internal or text):
+        if topic.internal and not (chosen.internal or chosen.name.text):
             continue
-        if pattern.search(topic.topic) if pattern else text in topic.topic:
+        if chosen.name.fits(topic.topic):
             row = topic_row(topic, min_isr)
             if not chosen.state or row[chosen.state]:
                 found.append(row)
