@@ -9,17 +9,18 @@ highest of those that lie too close together.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Literal
 
-from oncelog_cli.render import human_bytes
 from oncelog_console.history import Point
+from oncelog_console.rendering import duration_text, number_text, size_text
 
 POINTS_MAX = 300
-LINES_MAX = 8
+LINES_MAX = 6
 """A chart has so many lines at most: nobody can tell more apart."""
 WIDTH, HEIGHT = 860, 260
 LEFT, RIGHT, TOP, BOTTOM = 64, 120, 16, 28
@@ -149,28 +150,10 @@ def line_chart(
 def figure_text(value: float, unit: Unit) -> str:
     """Return a figure as people read it, without its unit where the axis or column has it."""
     if unit in ("bytes", "bytes/s"):
-        return str(human_bytes(round(value))) + ("/s" if unit == "bytes/s" else "")
+        return str(size_text(value)) + ("/s" if unit == "bytes/s" else "")
     if unit == "seconds":
-        return seconds_text(value)
-    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:,.1f}"
-
-
-def seconds_text(seconds: float) -> str:
-    """Return a duration as people read it: ``850 ms``, ``12.5 s``, ``3 min 20 s``."""
-    if seconds < 1:
-        return f"{seconds * 1000:,.0f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s".replace(".0 s", " s")
-    whole = round(seconds)
-    for size, name, part_size, part_name in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= size:
-            part = whole % size // part_size
-            return f"{whole // size} {name}" + (f" {part} {part_name}" if part else "")
-    return f"{whole} s"
+        return str(duration_text(value * 1000))
+    return str(number_text(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,13 +343,13 @@ def _table(
     lines: Sequence[Line], marks: Sequence[tuple[int, str]], unit: Unit
 ) -> tuple[Figures, ...]:
     """Return what is drawn as rows, the newest first."""
-    columns = [{point.at_ms: point for point in line.points} for line in lines]
     said: dict[int, list[str]] = {}
     for at_ms, text in marks:
         said.setdefault(at_ms, []).append(text)
     rows: list[Figures] = []
-    for at_ms in sorted({*said, *(at_ms for column in columns for at_ms in column)}, reverse=True):
-        found = [column.get(at_ms) for column in columns]
+    times = {*said, *(point.at_ms for line in lines for point in line.points)}
+    for at_ms in sorted(times, reverse=True):
+        found = [_at(line.points, at_ms) for line in lines]
         rows.append(
             Figures(
                 at_ms,
@@ -376,6 +359,22 @@ def _table(
             )
         )
     return tuple(rows)
+
+
+def _at(points: Sequence[Point], at_ms: int) -> Point | None:
+    """Return where a line is at a time, between its points as well; None: in a gap."""
+    number = bisect_left(points, at_ms, key=lambda point: point.at_ms)
+    if number == len(points):
+        return None
+    after = points[number]
+    if after.at_ms == at_ms:
+        return after
+    if number == 0 or not after.joined:
+        return None
+    before = points[number - 1]
+    share = (at_ms - before.at_ms) / (after.at_ms - before.at_ms)
+    value = before.value + share * (after.value - before.value)
+    return Point(at_ms, value, from_commits=before.from_commits)
 
 
 # ------------------------------------------------------------------------------ small pictures

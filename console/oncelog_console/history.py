@@ -16,6 +16,7 @@ from math import log1p
 from typing import Any, Literal, NamedTuple
 
 from oncelog import TopicPartition
+from oncelog_cli.documents.answer import Answer
 
 POINTS_MAX = 120
 POINTS_THINNED = 90
@@ -24,8 +25,6 @@ GROUPS_MAX = 200
 PARTITIONS_MAX = 5_000
 """With two series of 120 points each, so many partitions take 20 MB."""
 REBALANCES_MAX = 120
-KEEP_MS = 6 * 3_600_000
-"""So long is the past that is kept, unless ``--history`` says otherwise."""
 
 NEAR_MS = 600_000
 """Points of the last ten minutes are about equally far apart; before that their distance grows with
@@ -77,11 +76,14 @@ class Behind(NamedTuple):
 
 
 class Series:
-    """It is one figure over time, in at most ``points_max`` points."""
+    """It is one figure over time, in at most ``points_max`` points.
+
+    :param keep_ms: older points are dropped.
+    """
 
     __slots__ = ("_apart", "_broken", "_commits", "_keep_ms", "_points_max", "_times", "_values")
 
-    def __init__(self, keep_ms: int = KEEP_MS, points_max: int = POINTS_MAX) -> None:
+    def __init__(self, keep_ms: int, points_max: int = POINTS_MAX) -> None:
         self._keep_ms = keep_ms
         self._points_max = points_max
         self._times = array("q")
@@ -182,7 +184,7 @@ class PartitionHistory:
 
     __slots__ = ("_ends", "_keep_ms", "_lag")
 
-    def __init__(self, keep_ms: int = KEEP_MS) -> None:
+    def __init__(self, keep_ms: int) -> None:
         self._keep_ms = keep_ms
         self._lag = Series(keep_ms)
         self._ends = Series(keep_ms)
@@ -216,20 +218,47 @@ class PartitionHistory:
         self._ends.look_back(ends)
 
     def behind(self, now_ms: int, committed: int) -> Behind | None:
-        """Return how long ago the end passed ``committed``; None: nothing is known of the end.
+        """Return how long ago the end passed ``committed``; None: nothing is known of the end."""
+        return _passed(tuple(self._ends), now_ms, committed)
 
-        Between two points the end is taken to have moved evenly.
+    def seconds_behind(self) -> tuple[Point, ...]:
+        """Return the lag in time, in seconds, at the times at which the lag in records is known.
+
+        It is left out where the end passed the position before anything is known of it.
         """
-        before: Point | None = None
-        for point in self._ends:
-            if point.value > committed:
-                if before is None:
-                    return Behind(max(now_ms - point.at_ms, 0), at_least=True)
-                share = (committed + 1 - before.value) / (point.value - before.value)
-                passed_ms = before.at_ms + share * (point.at_ms - before.at_ms)
-                return Behind(max(now_ms - round(passed_ms), 0), at_least=False)
-            before = point
-        return None if before is None else Behind(0, at_least=False)
+        ends = tuple(self._ends)
+        if len(ends) < 2:
+            return ()
+        found: list[Point] = []
+        joined = False
+        inside = [point for point in self._lag if ends[0].at_ms <= point.at_ms <= ends[-1].at_ms]
+        then = _sampled(ends, [point.at_ms for point in inside])
+        for point, end in zip(inside, then, strict=True):
+            before = [each for each in ends if each.at_ms <= point.at_ms]
+            reached = Point(point.at_ms, end)
+            behind = Behind(0, at_least=False)
+            if point.value > 0:
+                behind = _passed((*before, reached), point.at_ms, end - point.value) or behind
+            if behind.at_least:
+                joined = False
+                continue
+            found.append(point._replace(value=behind.ms / 1000, joined=joined and point.joined))
+            joined = True
+        return tuple(found)
+
+
+def _passed(ends: Sequence[Point], now_ms: int, committed: float) -> Behind | None:
+    """Return how long ago the end passed an offset; between points it is taken to move evenly."""
+    before: Point | None = None
+    for point in ends:
+        if point.value > committed:
+            if before is None:
+                return Behind(max(now_ms - point.at_ms, 0), at_least=True)
+            share = min((committed + 1 - before.value) / (point.value - before.value), 1.0)
+            passed_ms = before.at_ms + share * (point.at_ms - before.at_ms)
+            return Behind(max(now_ms - round(passed_ms), 0), at_least=False)
+        before = point
+    return None if before is None else Behind(0, at_least=False)
 
 
 @dataclass(slots=True)
@@ -262,7 +291,7 @@ class History:
 
     def __init__(
         self,
-        keep_ms: int = KEEP_MS,
+        keep_ms: int,
         *,
         groups_max: int = GROUPS_MAX,
         partitions_max: int = PARTITIONS_MAX,
@@ -272,6 +301,7 @@ class History:
         self._partitions_max = partitions_max
         self._groups: dict[str, GroupHistory] = {}
         self._looked_at: dict[str, int] = {}
+        self._taken_ms: int | None = None
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -327,6 +357,21 @@ class History:
         for tp in list(offsets)[: self._partitions_max]:
             history = group.partitions.setdefault(tp, PartitionHistory(self.keep_ms))
             history.saw(now_ms, offsets[tp]["lag"], offsets[tp]["end_offset"])
+
+    def take(self, answer: Answer, asked_ms: int) -> None:
+        """Take the document of ``groups describe``, which is taken once."""
+        if asked_ms == self._taken_ms:
+            return
+        self._taken_ms = asked_ms
+        for row in answer.document["groups"]:
+            self.saw(row, asked_ms)
+        for failure in answer.failures:
+            self.missed(failure.item, asked_ms)
+
+    def missed_all(self, now_ms: int) -> None:
+        """Note that nobody answers: from here on nothing is known."""
+        for name in self._groups:
+            self.missed(name, now_ms)
 
     def missed(self, name: str, now_ms: int) -> None:
         """Note that a group could not be described: from here on nothing is known of it."""

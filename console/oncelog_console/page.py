@@ -24,6 +24,8 @@ from oncelog_console.snapshot import Snapshot, seen_by
 
 Command = tuple[str, ...]
 """The words of a command line after ``oncelog``: ``("topics", "describe", "orders")``."""
+ANSWER_MS = 3_000
+"""A page waits so long for brokers; who has not answered by then is named on it."""
 Form = ImmutableMultiDict[str, str]
 """It is what a form sent; a name may stand in it several times."""
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from oncelog import Admin
 from oncelog.admin.results import LogDirDescription, TopicDescription
-from oncelog_cli.documents.answer import Failure, Failures
+from oncelog_cli.documents.answer import Answer, Failure, Failures
 from oncelog_cli.documents.cluster import min_insync_replicas
 from oncelog_cli.documents.events import described_events
-from oncelog_cli.documents.groups import listed_groups
+from oncelog_cli.documents.groups import described_groups, listed_groups
 from oncelog_cli.documents.transactions import listed_transactions
 from oncelog_console.rates import TopicRates
 from oncelog_console.snapshot import Fact, Snapshot
@@ -38,6 +38,9 @@ UNWATCHED_FACTOR = 6
 REFRESH_S = 1.0
 """Nobody can have a question asked more often than this."""
 SLICE_TOPICS = 200
+SLICE_GROUPS = 50
+DESCRIBE_MS = 1_000
+"""A coordinator that has not described its groups in this time is left out until the next time."""
 ALIVE_MS = 5_000
 """A cluster that does not say in this time who is there counts as silent."""
 
@@ -59,10 +62,18 @@ class Poller:
     """It keeps a snapshot of one cluster. Call ``start`` once and ``close`` once.
 
     :param admin: it asks as the console's own user.
+    :param followed: returns which of the groups that exist are to be described all the time; it
+        gets the wall clock too.
     """
 
-    def __init__(self, admin: Admin, clock: WallClock) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        clock: WallClock,
+        followed: Callable[[Sequence[str], int], Sequence[str]] = lambda _names, _now_ms: (),
+    ) -> None:
         self._admin = admin
+        self._followed = followed
         self._clock = clock
         self._tasks = Tasks("poller")
         self._snapshot = Snapshot()
@@ -78,6 +89,7 @@ class Poller:
             Question("log_dirs", 5, self._log_dirs),
             Question("min_isr", 60, self._min_isr),
             Question("groups", 5, self._groups),
+            Question("described_groups", 5, self._described_groups),
             Question("transactions", 5, self._transactions),
             Question("events", 5, self._events),
         )
@@ -236,6 +248,17 @@ class Poller:
     async def _groups(self) -> Said:
         answer = await listed_groups(self._admin)
         return answer, answer.failures
+
+    async def _described_groups(self) -> Said:
+        listed = [row["group"] for row in self._snapshot.group_rows]
+        names = self._followed(listed, self._clock.now_ms())
+        some = [names[first : first + SLICE_GROUPS] for first in range(0, len(names), SLICE_GROUPS)]
+        answers = await asyncio.gather(
+            *(described_groups(self._admin, each, timeout_ms=DESCRIBE_MS) for each in some)
+        )
+        rows = [row for answer in answers for row in answer.document["groups"]]
+        failures = [failure for answer in answers for failure in answer.failures]
+        return Answer({"groups": rows}, failures), failures
 
     async def _transactions(self) -> Said:
         answer = await listed_transactions(self._admin)

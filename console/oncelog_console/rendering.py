@@ -135,6 +135,8 @@ def duration_text(ms: float | None) -> str | Markup:
         return UNKNOWN
     if ms < 1000:
         return f"{ms:.0f} ms"
+    if ms < 10_000:
+        return f"{ms / 1000:.1f} s".replace(".0 s", " s")
     seconds = int(ms // 1000)
     parts = []
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):

@@ -53,6 +53,8 @@ class Snapshot:
     min_isr: Fact[Mapping[str, int]] = Fact()
     groups: Fact[Answer] = Fact()
     """It holds the document of ``groups list``."""
+    described_groups: Fact[Answer] = Fact()
+    """It holds the document of ``groups describe``, of the groups whose past is kept."""
     transactions: Fact[Answer] = Fact()
     """It holds the document of ``transactions list``."""
     events: Fact[Answer] = Fact()
@@ -125,6 +127,9 @@ def seen_by(snapshot: Snapshot, visible: Visible | None) -> Snapshot:
             lambda all_: {name: least for name, least in all_.items() if name in visible.topics},
         ),
         groups=_part(snapshot.groups, lambda answer: _rows(answer, "group", visible.groups)),
+        described_groups=_part(
+            snapshot.described_groups, lambda answer: _rows(answer, "group", visible.groups)
+        ),
         transactions=_part(
             snapshot.transactions,
             lambda answer: _rows(answer, "transactional_id", visible.transactional_ids),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from oncelog import TopicPartition
 from oncelog_console.history import (
-    KEEP_MS,
     POINTS_MAX,
     Behind,
     History,
@@ -21,6 +20,7 @@ from oncelog_console.history import (
     Series,
     trend_of,
 )
+from oncelog_console.settings import HISTORY_MS
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW = 1_790_000_000_000
@@ -28,7 +28,7 @@ S = 1_000
 
 
 def series(*values: float | None, step_ms: int = 5 * S) -> Series:
-    found = Series()
+    found = Series(HISTORY_MS)
     for number, value in enumerate(values):
         found.saw(NOW + number * step_ms, value)
     return found
@@ -77,13 +77,13 @@ def test_a_value_that_stays_takes_two_points() -> None:
 
 
 def test_a_day_is_kept_for_as_long_as_was_said_with_its_peak() -> None:
-    found = Series(keep_ms=KEEP_MS)
+    found = Series(keep_ms=HISTORY_MS)
     for number in range(24 * 720):
         found.saw(NOW + number * 5 * S, 9_999 if number == 24 * 720 - 2_000 else number % 7)
     points = list(found)
     assert len(points) <= POINTS_MAX
-    assert points[-1].at_ms - points[0].at_ms <= KEEP_MS
-    assert points[-1].at_ms - points[0].at_ms >= KEEP_MS * 0.9
+    assert points[-1].at_ms - points[0].at_ms <= HISTORY_MS
+    assert points[-1].at_ms - points[0].at_ms >= HISTORY_MS * 0.9
     assert max(point.value for point in points) == 9_999
     distances = [b.at_ms - a.at_ms for a, b in pairwise(points)]
     assert max(distances) < 30 * 60 * S, "also old points are not far apart"
@@ -91,7 +91,7 @@ def test_a_day_is_kept_for_as_long_as_was_said_with_its_peak() -> None:
 
 
 def test_thinning_closes_no_gap() -> None:
-    found = Series()
+    found = Series(HISTORY_MS)
     for number in range(2_000):
         found.saw(NOW + number * 5 * S, None if 1_000 <= number < 1_100 else number % 5)
     begun, ended = NOW + 1_000 * 5 * S, NOW + 1_100 * 5 * S
@@ -147,7 +147,7 @@ def test_any_series_is_bounded_in_order_and_of_values_that_were_seen(
 
 
 def test_behind_is_how_long_ago_the_end_passed_the_position() -> None:
-    history = PartitionHistory()
+    history = PartitionHistory(HISTORY_MS)
     assert history.behind(NOW, 5) is None
     for number, end in enumerate((100, 200, 200)):
         history.saw(NOW + number * 10 * S, 0, end)
@@ -158,14 +158,14 @@ def test_behind_is_how_long_ago_the_end_passed_the_position() -> None:
 
 
 def test_a_log_that_was_cut_begins_anew() -> None:
-    history = PartitionHistory()
+    history = PartitionHistory(HISTORY_MS)
     for number, end in enumerate((100, 200, 30)):
         history.saw(NOW + number * 10 * S, 0, end)
     assert history.behind(NOW + 20 * S, 20) == Behind(0, at_least=True)
 
 
 def test_the_past_makes_behind_exact() -> None:
-    history = PartitionHistory()
+    history = PartitionHistory(HISTORY_MS)
     history.saw(NOW, 50, 200)
     assert history.behind(NOW, 150) == Behind(0, at_least=True)
     history.look_back([Past(NOW - 60 * S, 100, 100), Past(NOW - 10 * S, 150, 200)])
@@ -177,7 +177,7 @@ def test_the_past_makes_behind_exact() -> None:
 
 
 def test_a_group_has_its_sum_its_partitions_and_its_rebalances() -> None:
-    history = History()
+    history = History(HISTORY_MS)
     history.saw(row("g", 5, 7), NOW)
     history.saw(row("g", 6, None, generation=2), NOW + 5 * S)
     history.saw(row("g", 6, 8, generation=2), NOW + 10 * S)
@@ -191,7 +191,7 @@ def test_a_group_has_its_sum_its_partitions_and_its_rebalances() -> None:
 
 
 def test_a_group_that_cannot_be_described_has_a_gap() -> None:
-    history = History()
+    history = History(HISTORY_MS)
     history.saw(row("g", 5), NOW)
     history.missed("g", NOW + 5 * S)
     history.missed("unknown", NOW + 5 * S)
@@ -203,7 +203,7 @@ def test_a_group_that_cannot_be_described_has_a_gap() -> None:
 
 
 def test_the_past_of_a_group_is_read_once() -> None:
-    history = History()
+    history = History(HISTORY_MS)
     history.look_back("g", {})
     history.saw(row("g", 5, 7), NOW)
     past = {
@@ -222,7 +222,7 @@ def test_the_past_of_a_group_is_read_once() -> None:
 
 
 def test_those_looked_at_are_asked_about_first() -> None:
-    history = History(groups_max=3)
+    history = History(HISTORY_MS, groups_max=3)
     history.look_at("d", NOW)
     history.look_at("b", NOW + 1)
     history.look_at("gone", NOW + 2)
@@ -230,7 +230,7 @@ def test_those_looked_at_are_asked_about_first() -> None:
 
 
 def test_room_is_made_by_those_that_nobody_looked_at() -> None:
-    history = History(partitions_max=4)
+    history = History(HISTORY_MS, partitions_max=4)
     history.look_at("seen", NOW)
     history.saw(row("seen", 1, 1), NOW)
     history.saw(row("unseen", 1, 1), NOW)
@@ -244,7 +244,7 @@ def test_room_is_made_by_those_that_nobody_looked_at() -> None:
 
 
 def test_a_group_with_more_partitions_than_there_is_room_keeps_the_first() -> None:
-    history = History(partitions_max=3)
+    history = History(HISTORY_MS, partitions_max=3)
     history.saw(row("other", 1), NOW)
     history.look_at("big", NOW)
     history.saw(row("big", *range(10)), NOW)
@@ -266,7 +266,7 @@ def test_groups_that_are_gone_are_forgotten() -> None:
     st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 6), st.booleans()), max_size=60)
 )
 def test_any_history_is_bounded(steps: list[tuple[str, int, bool]]) -> None:
-    history = History(groups_max=4, partitions_max=9)
+    history = History(HISTORY_MS, groups_max=4, partitions_max=9)
     for number, (name, count, looked) in enumerate(steps):
         if looked:
             history.look_at(name, NOW + number * S)

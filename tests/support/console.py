@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -131,6 +132,20 @@ class Browser:
         """Wait until the console knows something."""
         poller = self.console.poller
         assert await poller.until(lambda seen: bool(shows(seen)), timeout_s), poller.seen
+
+    async def until_page(self, path: str, *texts: str, timeout_s: float = 20.0) -> str:
+        """Ask for a page until all of these texts stand in it; return the page."""
+        page = ""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    page = (await self.get(path)).text
+                    if all(text in page for text in texts):
+                        return page
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            missing = [text for text in texts if text not in page]
+            raise AssertionError(f"{missing} never stood in {path}: {page}") from None
 
 
 def as_json(value: Any) -> Any:
