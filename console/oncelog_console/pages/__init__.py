@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from oncelog_console.page import ChangeRoute, PageRoute, PlainRoute, StreamRoute
-from oncelog_console.pages import brokers, find, overview, settings, topic, topics
+from oncelog_console.pages import (
+    brokers,
+    find,
+    overview,
+    producers,
+    settings,
+    topic,
+    topics,
+)
 
 PAGES: tuple[PageRoute, ...] = (
     *overview.PAGES,
     *topics.PAGES,
     *topic.PAGES,
+    *producers.PAGES,
     *brokers.PAGES,
     *find.PAGES,
     *settings.PAGES,
