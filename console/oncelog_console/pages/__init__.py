@@ -6,6 +6,7 @@ from oncelog_console.page import ChangeRoute, PageRoute, PlainRoute, StreamRoute
 from oncelog_console.pages import (
     brokers,
     find,
+    groups,
     overview,
     producers,
     settings,
@@ -17,6 +18,7 @@ PAGES: tuple[PageRoute, ...] = (
     *overview.PAGES,
     *topics.PAGES,
     *topic.PAGES,
+    *groups.PAGES,
     *producers.PAGES,
     *brokers.PAGES,
     *find.PAGES,
