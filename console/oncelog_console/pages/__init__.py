@@ -6,6 +6,7 @@ from oncelog_console.page import ChangeRoute, PageRoute, PlainRoute, StreamRoute
 from oncelog_console.pages import (
     brokers,
     find,
+    group,
     groups,
     overview,
     producers,
@@ -19,6 +20,7 @@ PAGES: tuple[PageRoute, ...] = (
     *topics.PAGES,
     *topic.PAGES,
     *groups.PAGES,
+    *group.PAGES,
     *producers.PAGES,
     *brokers.PAGES,
     *find.PAGES,
