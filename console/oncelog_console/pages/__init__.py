@@ -13,6 +13,8 @@ from oncelog_console.pages import (
     settings,
     topic,
     topics,
+    transaction,
+    transactions,
 )
 
 PAGES: tuple[PageRoute, ...] = (
@@ -21,6 +23,8 @@ PAGES: tuple[PageRoute, ...] = (
     *topic.PAGES,
     *groups.PAGES,
     *group.PAGES,
+    *transactions.PAGES,
+    *transaction.PAGES,
     *producers.PAGES,
     *brokers.PAGES,
     *find.PAGES,

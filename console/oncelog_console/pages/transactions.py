@@ -1,0 +1,290 @@
+"""Transactions: those that are open, those that are ending, those that hang, and all ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from oncelog import Admin, TopicPartition
+from oncelog.admin.transaction_results import TRANSACTION_STATES
+from oncelog.admin.transactions import TRANSACTION_TIMEOUT_MS_MAX
+from oncelog_cli.documents.answer import Answer, Failure
+from oncelog_cli.documents.transactions import (
+    described_transactions,
+    hanging_transactions,
+    listed_transactions,
+)
+from oncelog_cli.group_offsets import duration_ms
+from oncelog_console.chart import Picture, bar
+from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
+from oncelog_console.page import ANSWER_MS, BadRequestError, Command, Page, PageRoute, Visit
+from oncelog_console.pages.groups import why_of
+from oncelog_console.rendering import duration_text
+
+PAGE_ROWS = 50
+ADDRESS = "/transactions"
+TABS: Mapping[str, tuple[str, ...]] = {
+    "open": ("Ongoing",),
+    "ending": ("PrepareCommit", "PrepareAbort"),
+    "hanging": (),
+    "all": (),
+}
+"""The tabs, with the states that they show; () shows all."""
+WARN_FROM = 0.8
+"""From this share of its time-out on, a transaction is soon aborted."""
+OFFSETS_MAX = 1_000
+"""Of so many partitions leaders are asked what is held back."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFilter:
+    """Which transactions are shown."""
+
+    tab: str = "open"
+    name: NameFilter = ALL_NAMES
+    older: str = ""
+    """Only those that have been open for so long, as ``--older-than`` takes it."""
+    page: int = 1
+    look: bool = False
+    """Whether to look for those that hang: all leaders are asked for that."""
+
+    def address(self, **changed: object) -> str:
+        """Return the address of the page with some of this changed."""
+        fields = {
+            "tab": "" if self.tab == "open" else self.tab,
+            "q": self.name.text,
+            "older": self.older,
+            "look": "1" if self.look else "",
+            "page": "" if self.page == 1 else str(self.page),
+        }
+        fields.update({name: str(value) for name, value in changed.items()})
+        said = {name: value for name, value in fields.items() if value}
+        return ADDRESS + (f"?{urlencode(said)}" if said else "")
+
+    @property
+    def command(self) -> Command:
+        """Return the command that shows the same; it knows no pages."""
+        if self.tab == "hanging":
+            return ("transactions", "find-hanging")
+        words = ["transactions", "list", *self.name.words]
+        for state in TABS[self.tab]:
+            words += ["--state", state]
+        if self.older:
+            words += ["--older-than", self.older]
+        return tuple(words)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
+    """One id: its rows of ``transactions list`` and ``describe``, its age, and what it holds."""
+
+    listed: Mapping[str, Any]
+    described: Mapping[str, Any] | None
+    """None: its coordinator did not say."""
+    why: str
+    """Why it did not."""
+    age_ms: int | None
+    """None: nothing is open, or it is not known."""
+    picture: Picture
+    """The age as a part of the time-out."""
+    holds_back: int | None
+    """Records between last stable offset and high watermark in its partitions; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsView:
+    """The view of the page."""
+
+    chosen: TransactionFilter
+    rows: tuple[TransactionRow, ...]
+    hanging: tuple[Mapping[str, Any], ...]
+    """Rows of ``transactions find-hanging``."""
+    count: int
+    first: int
+    pages: int
+    known: bool
+    """Whether ids were ever listed, or those that hang were looked for."""
+    missing: tuple[Failure, ...]
+    """Brokers that did not say which ids they have, and partitions that could not be looked at."""
+    tabs: tuple[str, ...] = tuple(TABS)
+
+
+def filter_of(query: Mapping[str, str], page: int) -> TransactionFilter:
+    """Return what an address asks for.
+
+    :raises BadRequestError: a tab, a duration or an expression that there is not.
+    """
+    tab, older = query.get("tab", "") or "open", query.get("older", "").strip()
+    if tab not in TABS:
+        raise BadRequestError(f"tab={tab!r}: there are {', '.join(TABS)}")
+    if older:
+        try:
+            duration_ms(older)
+        except ValueError as error:
+            raise BadRequestError(str(error)) from None
+    name = name_filter(query.get("q", ""))
+    return TransactionFilter(tab, name, older, page, bool(query.get("look")))
+
+
+def chosen_rows(
+    rows: Iterable[Mapping[str, Any]], chosen: TransactionFilter
+) -> list[Mapping[str, Any]]:
+    """Return the rows of ``transactions list`` that are chosen, in the order of the command."""
+    states = TABS[chosen.tab] or TRANSACTION_STATES
+    return [
+        row for row in rows if row["state"] in states and chosen.name.fits(row["transactional_id"])
+    ]
+
+
+def transaction_rows(
+    rows: Sequence[Mapping[str, Any]],
+    answer: Answer | None,
+    held: Mapping[TopicPartition, int | None],
+    now_ms: int,
+) -> tuple[TransactionRow, ...]:
+    """Return the rows of a page.
+
+    :param answer: the document of ``transactions describe`` of these ids.
+    :param held: what partitions hold back, where it was asked.
+    """
+    documents = () if answer is None else answer.document["transactions"]
+    described = {row["transactional_id"]: row for row in documents}
+    found = []
+    for row in rows:
+        name = row["transactional_id"]
+        known = described.get(name)
+        age_ms = age_of(known, now_ms)
+        why = "" if known is not None else why_of(answer, name)
+        holds = None if known is None else held_by(partitions_of(known), held)
+        found.append(TransactionRow(row, known, why, age_ms, age_bar(known, age_ms), holds))
+    return tuple(found)
+
+
+def age_of(described: Mapping[str, Any] | None, now_ms: int) -> int | None:
+    """Return how long a transaction has been open; None: nothing is open, or it is not known."""
+    if described is None or described["start_ms"] is None:
+        return None
+    return max(now_ms - int(described["start_ms"]), 0)
+
+
+def age_bar(described: Mapping[str, Any] | None, age_ms: int | None) -> Picture:
+    """Return the age of a transaction as a part of its time-out."""
+    if described is None:
+        return bar("not known", None)
+    timeout_ms = described["timeout_ms"]
+    if age_ms is None or not timeout_ms:
+        return bar("nothing is open", 0)
+    title = f"open for {duration_text(age_ms)} of {duration_text(timeout_ms)}"
+    return bar(title, age_ms / timeout_ms, warn_from=WARN_FROM)
+
+
+def partitions_of(described: Mapping[str, Any]) -> list[TopicPartition]:
+    """Return all partitions of a transaction, also those of the writers of a shared one."""
+    rows = [*described["partitions"]]
+    for writer in described["writers"]:
+        rows += writer["partitions"]
+    return sorted({TopicPartition(row["topic"], row["partition"]) for row in rows})
+
+
+def held_by(
+    partitions: Collection[TopicPartition], held: Mapping[TopicPartition, int | None]
+) -> int | None:
+    """Return what partitions hold back together; None: it is not known of one of them."""
+    total = 0
+    for tp in partitions:
+        count = held.get(tp)
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+async def held_back(
+    admin: Admin, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int | None]:
+    """Ask leaders how many records lie between last stable offset and high watermark.
+
+    Readers at ``read_committed`` wait for them. None: the leader did not answer.
+    """
+    wanted = sorted(partitions)[:OFFSETS_MAX]
+    if not wanted:
+        return {}
+    stable, high = await asyncio.gather(
+        admin.list_offsets(
+            wanted, "latest", isolation_level="read_committed", timeout_ms=ANSWER_MS
+        ),
+        admin.list_offsets(wanted, "latest", timeout_ms=ANSWER_MS),
+    )
+    return {
+        low.partition: None
+        if low.offset is None or top.offset is None
+        else max(top.offset - low.offset, 0)
+        for low, top in zip(stable, high, strict=True)
+    }
+
+
+async def show(visit: Visit) -> Page:
+    """Show the transactions that the address asks for."""
+    chosen = filter_of(visit.query, visit.number("page", 1, least=1, most=1_000_000))
+    if chosen.tab == "hanging":
+        return await show_hanging(visit, chosen)
+    fact, seen = visit.seen.transactions, visit.seen.transaction_rows
+    asked_ms, missing = fact.asked_ms, tuple(fact.missing)
+    if chosen.older:  # Lists have no ages: coordinators are asked.
+        aged = await listed_transactions(visit.admin, older_than_ms=duration_ms(chosen.older))
+        seen, asked_ms = aged.document["transactions"], visit.now_ms
+        missing = tuple(aged.failures)
+    rows = chosen_rows(seen, chosen)
+    pages = max(1, -(-len(rows) // PAGE_ROWS))
+    first = (min(chosen.page, pages) - 1) * PAGE_ROWS
+    shown = rows[first : first + PAGE_ROWS]
+    names = [row["transactional_id"] for row in shown]
+    answer, held = None, {}
+    if names:
+        answer = await described_transactions(visit.admin, names, timeout_ms=ANSWER_MS)
+        documents = answer.document["transactions"]
+        held = await held_back(visit.admin, {tp for row in documents for tp in partitions_of(row)})
+    view = TransactionsView(
+        chosen,
+        transaction_rows(shown, answer, held, visit.now_ms),
+        (),
+        len(rows),
+        first + 1,
+        pages,
+        fact.value is not None or bool(chosen.older),
+        missing,
+    )
+    document = Answer({"transactions": rows}, missing)
+    return Page("Transactions", "transactions.html", view, chosen.command, document, asked_ms)
+
+
+async def show_hanging(visit: Visit, chosen: TransactionFilter) -> Page:
+    """Show those that hang, which is asked only when somebody wants it."""
+    answer = None
+    if chosen.look:
+        answer = await hanging_transactions(visit.admin, max_timeout_ms=TRANSACTION_TIMEOUT_MS_MAX)
+    rows = () if answer is None else tuple(answer.document["transactions"])
+    view = TransactionsView(
+        chosen,
+        (),
+        rows,
+        len(rows),
+        1,
+        1,
+        answer is not None,
+        () if answer is None else tuple(answer.failures),
+    )
+    return Page(
+        "Transactions",
+        "transactions.html",
+        view,
+        chosen.command,
+        answer,
+        None if answer is None else visit.now_ms,
+    )
+
+
+PAGES = (PageRoute(ADDRESS, show),)

@@ -1,0 +1,175 @@
+"""Transactions have ages and hold records back; those that hang are looked for on demand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncelog import Admin, Producer, TopicPartition
+from oncelog.admin.transactions import TRANSACTION_TIMEOUT_MS_MAX
+from oncelog.testing import AsyncCluster
+from oncelog_cli.documents.answer import Answer, Failure
+from oncelog_cli.documents.transactions import hanging_transactions, listed_transactions
+from oncelog_console.page import BadRequestError
+from oncelog_console.pages.transactions import (
+    chosen_rows,
+    filter_of,
+    held_back,
+    partitions_of,
+    transaction_rows,
+)
+from support.cluster import Cluster
+from support.console import Browser, as_json, console_of
+from support.hanging import hang
+
+NOW = 1_790_000_000_000
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def listed(name: str, state: str = "Ongoing") -> Any:
+    return {"transactional_id": name, "state": state, "producer_id": 7, "coordinator": 1}
+
+
+def described(name: str, *partitions: TopicPartition, start_ms: int | None = NOW) -> Any:
+    return {
+        **listed(name),
+        "start_ms": start_ms,
+        "timeout_ms": 60_000,
+        "partitions": [tp._asdict() for tp in partitions],
+        "writers": [],
+    }
+
+
+# ------------------------------------------------------------------------------ views
+
+
+@pytest.mark.parametrize(
+    ("query", "command"),
+    [
+        ({}, ("transactions", "list", "--state", "Ongoing")),
+        ({"tab": "ending"},
+         ("transactions", "list", "--state", "PrepareCommit", "--state", "PrepareAbort")),
+        ({"tab": "all", "q": "pay", "older": "1m"},
+         ("transactions", "list", ".*pay.*", "--regex", "--older-than", "1m")),
+        ({"tab": "hanging", "look": "1"}, ("transactions", "find-hanging")),
+    ],
+)  # fmt: skip
+def test_the_command_lists_the_same(query: dict[str, str], command: tuple[str, ...]) -> None:
+    assert filter_of(query, 1).command == command
+
+
+@pytest.mark.parametrize("query", [{"tab": "sad"}, {"older": "long"}, {"q": "/(/"}])
+def test_what_cannot_be_is_refused(query: dict[str, str]) -> None:
+    with pytest.raises(BadRequestError):
+        filter_of(query, 1)
+
+
+def test_tabs_show_states() -> None:
+    rows = [listed("a"), listed("b", "PrepareAbort"), listed("c", "CompleteCommit")]
+    for tab, names in (("open", "a"), ("ending", "b"), ("all", "abc")):
+        found = chosen_rows(rows, filter_of({"tab": tab}, 1))
+        assert "".join(row["transactional_id"] for row in found) == names
+
+
+def test_ages_are_shown_as_a_part_of_the_time_out() -> None:
+    answer = Answer(
+        {"transactions": [described("a"), described("b", start_ms=None)]},
+        [Failure("c", "its coordinator loads")],
+    )
+    a, b, c = transaction_rows([listed(name) for name in "abc"], answer, {}, NOW + 54_000)
+    assert a.age_ms == 54_000
+    assert "open for 54 s of 1 min (warning)" in str(a.picture)
+    assert (b.age_ms, c.age_ms) == (None, None)
+    assert "nothing is open" in str(b.picture)
+    assert 'class="bar unknown"' in str(c.picture)
+    assert (c.why, c.holds_back) == ("its coordinator loads", None)
+
+
+def test_what_a_transaction_holds_back_is_not_known_if_one_leader_is_silent() -> None:
+    answer = Answer({"transactions": [described("a", T0, T1), described("b", T0), described("c")]})
+    rows = [listed(name) for name in "abc"]
+    a, b, c = transaction_rows(rows, answer, {T0: 5, T1: None}, NOW)
+    assert (a.holds_back, b.holds_back, c.holds_back) == (None, 5, 0)
+
+
+def test_partitions_of_a_shared_transaction_are_those_of_its_writers() -> None:
+    row = described("s", T0)
+    row["writers"] = [{"partitions": [T1._asdict(), T0._asdict()]}]
+    assert partitions_of(row) == [T0, T1]
+
+
+# ------------------------------------------------------------------------------ pages
+
+
+async def test_an_open_transaction_with_its_document(
+    cluster: Cluster, browser: Browser, admin: Admin
+) -> None:
+    await cluster.create_topic("orders")
+    async with Producer(cluster.bootstrap, transactional_id="pay") as producer:
+        await producer.begin_transaction()
+        for number in range(3):
+            await producer.send("orders", b"%d" % number)
+        await producer.flush()
+        await browser.until(lambda seen: chosen_rows(seen.transaction_rows, filter_of({}, 1)))
+        document = await browser.document("/transactions")
+        answer = await listed_transactions(admin, states=["Ongoing"])
+        assert document["_command"] == "transactions list"
+        assert document["transactions"] == as_json(answer.document["transactions"])
+        page = (await browser.get("/transactions")).text
+        assert '<a href="/transactions/pay">pay</a>' in page
+        assert "orders:0" in page
+        assert '<td class="n">3</td>' in page, "records that readers wait for"
+        assert "of 1 min</title>" in page
+        assert "$ oncelog transactions list --state Ongoing" in page
+        assert "No transaction fits" in (await browser.get("/transactions?older=1h")).text
+        held = await held_back(admin, [TopicPartition("orders", 0), TopicPartition("none", 0)])
+        assert held == {TopicPartition("orders", 0): 3, TopicPartition("none", 0): None}
+        await producer.abort_transaction()
+
+
+async def test_nothing_is_open(browser: Browser) -> None:
+    assert "No transaction is open" in (await browser.get("/transactions")).text
+    assert "being ended" in (await browser.get("/transactions?tab=ending")).text
+    assert "No transactional id" in (await browser.get("/transactions?tab=all")).text
+    assert (await browser.get("/transactions?tab=sad")).status == 400
+
+
+async def test_what_hangs_is_found_when_somebody_wants_it(
+    cluster: Cluster, browser: Browser, admin: Admin
+) -> None:
+    await cluster.create_topic("orders")
+    hang(cluster, "orders", 0, b"one", b"two", producer_id=900)
+    before = await browser.get("/transactions?tab=hanging")
+    assert "look for them now" in before.text
+    assert "orders-0" not in before.text
+    assert (await browser.get("/transactions?tab=hanging", accept="application/json")).status == 406
+    document = await browser.document("/transactions?tab=hanging&look=1")
+    answer = await hanging_transactions(admin, max_timeout_ms=TRANSACTION_TIMEOUT_MS_MAX)
+    assert document["_command"] == "transactions find-hanging"
+    assert document["transactions"] == as_json(answer.document["transactions"])
+    page = (await browser.get("/transactions?tab=hanging&look=1")).text
+    assert '<a href="/topics/orders/0/0">0</a>' in page, "where it begins"
+    assert "transactions abort --topic orders --partition 0 --producer-id 900" in page
+    assert "no coordinator knows this producer" in page
+
+
+@pytest.mark.slow
+async def test_a_coordinator_that_loads_is_named() -> None:
+    async with AsyncCluster() as cluster:
+        await cluster.create_topic("orders")
+        async with Producer(cluster.bootstrap, transactional_id="pay") as producer:
+            await producer.begin_transaction()
+            await producer.send("orders", b"one")
+            await producer.flush()
+            async with console_of(cluster.bootstrap) as browser:
+                await browser.until(lambda seen: seen.transaction_rows)
+                loads = "COORDINATOR_LOAD_IN_PROGRESS"
+                with cluster.fail_next("describe_transactions", loads, None):
+                    page = (await browser.get("/transactions")).text
+                    one = await browser.get("/transactions/pay")
+            await producer.abort_transaction()
+    assert "pay: coordinator 1 did not answer" in page
+    assert 'class="bar unknown"' in page
+    assert one.status == 200
+    assert "Coordinator 1 did not answer" in one.text
