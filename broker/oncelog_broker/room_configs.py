@@ -16,6 +16,7 @@ from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_broker.server.newcomers import PER_IP_MAX, NewcomerLimits
 from oncelog_broker.server.quotas import ConnectionLimits
 from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.types import address_text
 
 
 def log_config(config: BrokerConfig) -> LogConfig:
@@ -122,7 +123,6 @@ def advertised_http(config: BrokerConfig, port: int | None) -> str:
         return ""
     host = config.metrics_host
     if host in UNSPECIFIED_HOSTS:
-        name = config.inter_broker_listener
-        found = next(listener for listener in config.listeners if listener.name == name)
+        found = config.listener(config.inter_broker_listener)
         host = found.advertised_host or found.host
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return address_text(host, port)

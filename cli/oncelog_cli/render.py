@@ -315,11 +315,6 @@ def partition_text(row: Row) -> str:
     return f"{row['topic']}-{row['partition']}"
 
 
-def address_text(host: str, port: int) -> str:
-    """Return ``host:port``, with an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def human_bytes(value: Any) -> str:
     """Return bytes as people write them: 1536 becomes "1.5 KiB"."""
     if not isinstance(value, int | float) or value < 0:

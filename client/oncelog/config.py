@@ -19,7 +19,7 @@ from oncelog.errors import ConfigurationError
 from oncelog.security import Security
 from oncelog_protocol import limits
 from oncelog_protocol.records import compression
-from oncelog_protocol.types import Acks, IsolationLevel
+from oncelog_protocol.types import Acks, IsolationLevel, address_text
 
 BootstrapServers = str | Sequence[str]
 AcksOption = Literal["all", "0", "1"] | int
@@ -45,7 +45,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
 
 def parse_addresses(servers: BootstrapServers) -> tuple[Address, ...]:

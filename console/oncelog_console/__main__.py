@@ -33,6 +33,7 @@ from oncelog_console.logs import configure_logging
 from oncelog_console.security import LOOPBACK_NAMES
 from oncelog_console.settings import HISTORY_MS, ConsoleSettings
 from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.types import address_text
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SystemEntropy
 from oncelog_runtime.http_port import HttpPort
@@ -109,8 +110,7 @@ async def _serve(
         )
         await http.start(settings.host, settings.port)
         scheme = "http" if tls is None else "https"
-        host = f"[{http.address[0]}]" if ":" in http.address[0] else http.address[0]
-        address = f"{scheme}://{host}:{http.address[1]}"
+        address = f"{scheme}://{address_text(*http.address)}"
         print(f"console listening on {address}", flush=True)
         if open_browser:
             code = "" if console.sessions.open else f"/sign-in/{console.sessions.one_time_code()}"

@@ -47,5 +47,11 @@ LATEST_TIMESTAMP = -1
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
+
+def address_text(host: str, port: int) -> str:
+    """Return ``host:port``, with an IPv6 address in brackets (RFC 3986, section 3.2.2)."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 Buffer = bytes | bytearray | memoryview
 """Bytes of any kind; a memoryview is always one of single bytes, contiguous."""

@@ -64,6 +64,14 @@ class Access:
             return True
         return authorizer.authorize(context, self.operation, self.resource_type, name)
 
+    def demand(self, authorizer: Authorizer, context: RequestContext) -> None:
+        """Let the principal of ``context`` pass if it may do the operation to the cluster.
+
+        :raises ApiError: it may not; the error is :attr:`refusal`.
+        """
+        if not self.allows(authorizer, context):
+            raise self.refusal
+
     def decision(
         self, authorizer: Authorizer, context: RequestContext, name: str = CLUSTER_NAME
     ) -> AclDecision:

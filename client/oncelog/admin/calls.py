@@ -9,7 +9,6 @@ from typing import Any
 
 from oncelog.core.client import ClusterClient
 from oncelog.core.coordinators import Coordinators, attempt_deadline
-from oncelog.core.denials import explained
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
@@ -114,7 +113,7 @@ class AdminCalls(ClusterClient):
         operation = NEEDS.get(request.api_key)
         if operation is None:
             return error
-        return explained(error, self._router.recognition.principal, operation, name)
+        return self._router.explained(error, operation, name)
 
     async def _metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:
         response: MetadataResponse = await self._router.call_any(MetadataRequest(topics), deadline)

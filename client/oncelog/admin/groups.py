@@ -36,7 +36,6 @@ from oncelog.admin.group_results import (
 from oncelog.admin.results import Results
 from oncelog.consumer.offsets import list_offsets
 from oncelog.core.coordinators import refused_at_top
-from oncelog.core.denials import explained
 from oncelog.errors import (
     ApiError,
     ConfigurationError,
@@ -262,8 +261,7 @@ class GroupAdmin(AdminCalls):
     def _offset_outcomes(self, response: Any) -> Results[OffsetOutcome]:
         def error_of(tp: TopicPartition, item: Any) -> ApiError | None:
             error = _error_of(tp, item)
-            principal = self._router.recognition.principal
-            return None if error is None else explained(error, principal, READ, tp.topic)
+            return None if error is None else self._router.explained(error, READ, tp.topic)
 
         return Results(
             OffsetOutcome(tp, error_of(tp, item))

@@ -8,7 +8,6 @@ from typing import Literal, get_args
 from oncelog.admin.calls import known
 from oncelog.admin.results import ListedOffset
 from oncelog.config import IsolationOption
-from oncelog.core.denials import explained
 from oncelog.core.offset_question import OffsetQuestion
 from oncelog.core.router import Router
 from oncelog.errors import ApiError, ConfigurationError
@@ -61,8 +60,7 @@ class _Listing(OffsetQuestion[ListedOffset]):
         item: ListOffsetsPartitionResponse | None,
     ) -> ListedOffset:
         if error is not None:
-            principal = self._router.recognition.principal
-            return ListedOffset(tp, explained(error, principal, DESCRIBE, tp.topic))
+            return ListedOffset(tp, self._router.explained(error, DESCRIBE, tp.topic))
         if item is None:
             return ListedOffset(tp)
         found = known(item.offset), known(item.timestamp), known(item.leader_epoch)

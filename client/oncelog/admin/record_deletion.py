@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Mapping
 
 from oncelog.admin.results import RecordDeletionOutcome
-from oncelog.core.denials import explained
 from oncelog.core.partition_leaders import LeaderQuestion
 from oncelog.core.router import Router
 from oncelog.errors import ApiError
@@ -51,8 +50,8 @@ class DeletionQuestion(LeaderQuestion[RecordDeletionOutcome]):
         item: wire.DeleteRecordsPartitionResult | None,
     ) -> RecordDeletionOutcome:
         if error is not None:
-            principal = self._router.recognition.principal
-            return RecordDeletionOutcome(tp, explained(error, principal, DELETE, tp.topic))
+            told = self._router.explained(error, DELETE, tp.topic)
+            return RecordDeletionOutcome(tp, told)
         if item is None:
             return RecordDeletionOutcome(tp)
         return RecordDeletionOutcome(tp, None, item.low_watermark)

@@ -35,7 +35,6 @@ from oncelog.consumer.fetch_plan import (
 from oncelog.consumer.positions import Positions
 from oncelog.consumer.subscription import Subscription, TopicPartitionState
 from oncelog.core.connection import DATA
-from oncelog.core.denials import explained
 from oncelog.core.router import Router
 from oncelog.errors import (
     ApiError,
@@ -302,8 +301,7 @@ class Fetcher:
                 continue  # the answer was full before it came to this partition
             verdict, error = take_answer(asked, answer, payload)
             if verdict is FetchVerdict.RAISE and error is not None:
-                principal = self._router.recognition.principal
-                error = explained(error, principal, READ, asked.state.tp.topic)
+                error = self._router.explained(error, READ, asked.state.tp.topic)
             if self._history is not UNRECORDED:
                 committed = self._options.isolation_code is IsolationLevel.READ_COMMITTED
                 _note_watermark(self._history, asked, answer, verdict, committed)

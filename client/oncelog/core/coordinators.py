@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oncelog.core.connection import CONTROL
-from oncelog.core.denials import explained
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
@@ -175,7 +174,7 @@ class Coordinators:
         if response.error_code:
             error = error_for(response.error_code, response.error_message or "")
             operation = READ if self._key_type == COORDINATOR_GROUP else WRITE
-            raise explained(error, self._router.recognition.principal, operation, key)
+            raise self._router.explained(error, operation, key)
         # One that the metadata does not hold yet cannot be connected to.
         if response.broker_id not in self._router.cluster.brokers:
             raise CoordinatorNotAvailableError(

@@ -21,6 +21,7 @@ from oncelog.core.backoff import Backoff
 from oncelog.core.cluster import ClusterMetadata, TopicView
 from oncelog.core.connection import CONTROL, ask, find_broker, open_channel, reason_of
 from oncelog.core.connections import Connections
+from oncelog.core.denials import explained
 from oncelog.core.home import Home
 from oncelog.core.refusals import refusal_of
 from oncelog.core.unknown_topics import UnknownTopics
@@ -38,6 +39,7 @@ from oncelog.errors import (
 from oncelog.history import UNRECORDED, History
 from oncelog.observability.counters import Counters
 from oncelog_protocol import limits
+from oncelog_protocol.acls import CLUSTER_NAME
 from oncelog_protocol.connection import recognition_in
 from oncelog_protocol.errors import ProtocolError, error_for
 from oncelog_protocol.identity import UNRECOGNISED
@@ -129,6 +131,13 @@ class Router:
         )
 
     # ------------------------------------------------------------------------------ life
+
+    def explained(self, error: ApiError, operation: str, name: str = CLUSTER_NAME) -> ApiError:
+        """Return a denial that says what would allow it to this client; any other error as it is.
+
+        See :func:`oncelog.core.denials.explained` for ``operation`` and ``name``.
+        """
+        return explained(error, self.recognition.principal, operation, name)
 
     async def start(self) -> None:
         """Connect to a broker and learn the cluster from it.

@@ -24,7 +24,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from oncelog.core.denials import explained
 from oncelog.core.router import Router
 from oncelog.errors import (
     DeliveryTimeoutError,
@@ -90,9 +89,8 @@ class Outcomes:
             elif answer.error_code == DuplicateSequenceNumberError.code:
                 self.acknowledged(batch, -1, -1)  # it is there; nobody knows where any more
             elif answer.error_code:
-                principal = self._router.recognition.principal
                 error = produce_error(batch, answer)
-                self.failed(batch, explained(error, principal, WRITE, batch.queue.tp.topic))
+                self.failed(batch, self._router.explained(error, WRITE, batch.queue.tp.topic))
             else:
                 self.acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
 

@@ -25,7 +25,6 @@ from typing import Any
 
 from oncelog.core.backoff import Backoff
 from oncelog.core.connection import DATA
-from oncelog.core.denials import explained
 from oncelog.core.router import Router
 from oncelog.errors import (
     BrokerUnreachableError,
@@ -371,7 +370,7 @@ class Sender:
                 if not answer.error_code:
                     self._sequences.given(answer.producer_id, answer.producer_epoch)
                     break
-                told = partial(_id_refusal, answer, self._router.recognition.principal)
+                told = partial(self._id_refusal, answer)
                 if not is_retriable(told()):
                     # A later batch asks again: a right that is missing may be there then.
                     self._refused(told)
@@ -512,7 +511,6 @@ class Sender:
         self._accumulator.refuse_waiting(ClosedError(reason))
         await self._tasks.close()
 
-
-def _id_refusal(answer: InitPidResponse, principal: str) -> ApiError:
-    error = error_for(answer.error_code, answer.error_message or "")
-    return explained(error, principal, IDEMPOTENT_WRITE)
+    def _id_refusal(self, answer: InitPidResponse) -> ApiError:
+        error = error_for(answer.error_code, answer.error_message or "")
+        return self._router.explained(error, IDEMPOTENT_WRITE)

@@ -12,7 +12,7 @@ from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_protocol.errors import NO_ERROR, ClusterAuthorizationFailedError
+from oncelog_protocol.errors import NO_ERROR
 from oncelog_protocol.messages.metadata import (
     ClusterBroker,
     DescribeClusterRequest,
@@ -51,8 +51,7 @@ class DescribeClusterHandler:
 
         :raises ClusterAuthorizationFailedError: it may not.
         """
-        if not SEE_CLUSTER.allows(self._authorizer, context):
-            raise ClusterAuthorizationFailedError
+        SEE_CLUSTER.demand(self._authorizer, context)
         image = self._image
         respond(
             DescribeClusterResponse(

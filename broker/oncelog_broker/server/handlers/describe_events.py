@@ -9,7 +9,7 @@ from oncelog_broker.server.access import SEE_CLUSTER
 from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.event_history import EventHistory
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_protocol.errors import NO_ERROR, ClusterAuthorizationFailedError
+from oncelog_protocol.errors import NO_ERROR
 from oncelog_protocol.messages.events import DescribeEventsRequest, DescribeEventsResponse
 
 COUNT_MAX = 500
@@ -35,8 +35,7 @@ class DescribeEventsHandler:
 
         :raises ClusterAuthorizationFailedError: it may not.
         """
-        if not SEE_CLUSTER.allows(self._authorizer, context):
-            raise ClusterAuthorizationFailedError
+        SEE_CLUSTER.demand(self._authorizer, context)
         history = self._history
         begin = request.from_sequence if request.started_ms == history.started_ms else 0
         names = None if request.names is None else frozenset(request.names)

@@ -14,7 +14,6 @@ from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.errors import (
     NO_ERROR,
-    ClusterAuthorizationFailedError,
     CorruptMessageError,
     StorageError,
 )
@@ -49,8 +48,7 @@ class DescribeLogDirsHandler:
 
         :raises ClusterAuthorizationFailedError: it may not.
         """
-        if not SEE_CLUSTER.allows(self._authorizer, context):
-            raise ClusterAuthorizationFailedError
+        SEE_CLUSTER.demand(self._authorizer, context)
         wanted = None if request.topics is None else frozenset(request.topics)
         watermarks = self._replicas.high_watermarks()
         found: dict[str, list[ReplicaSize]] = {d.path: [] for d in self._logs.dirs}

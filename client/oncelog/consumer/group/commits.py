@@ -28,7 +28,6 @@ from oncelog.consumer.offset_metadata import (
     Offsets,
     left_behind,
 )
-from oncelog.core.denials import explained
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
@@ -314,7 +313,7 @@ class Commits:
             raise self._explained(error, group_id)
 
     def _explained(self, error: ApiError, name: str) -> ApiError:
-        return explained(error, self._router.recognition.principal, READ, name)
+        return self._router.explained(error, READ, name)
 
     async def _until(
         self, deadline: float, what: str, attempt: Callable[[], Awaitable[None]]

@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, NoReturn
 
 from oncelog.core.connection import ask
-from oncelog.core.denials import explained
 from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     CoordinatorNotAvailableError,
@@ -180,8 +179,7 @@ class Coordinator:
             if response.error_code:
                 error = error_for(response.error_code)
                 told = type(error)(f"group {self._group_id!r}: {response.error_message or error}")
-                principal = self._router.recognition.principal
-                raise explained(told, principal, READ, self._group_id)
+                raise self._router.explained(told, READ, self._group_id)
         except Failure as error:
             if not isinstance(self._error, REFUSALS):
                 self._error = error

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from oncelog.consumer.offset_metadata import GroupMetadata, Offsets
 from oncelog.core.coordinators import Coordinators, refused_at_top
-from oncelog.core.denials import explained
 from oncelog.core.router import Router
 from oncelog.errors import ApiError, InconsistentTopicIdError, error_about
 from oncelog_protocol.acls import READ
@@ -88,7 +87,6 @@ class TxnCalls:
 
         :raises ApiError: any other.
         """
-        principal = self._router.recognition.principal
         found = refused_at_top(answer)
         for topic in answer.topics:
             for item in topic.partitions:
@@ -97,7 +95,7 @@ class TxnCalls:
                     error = error_about(tp, item.error_code)
                     if not error.retriable or isinstance(error, InconsistentTopicIdError):
                         # In the second case the topic was made again: these offsets are of no use.
-                        raise explained(error, principal, READ, tp.topic)
+                        raise self._router.explained(error, READ, tp.topic)
                     found = found or error
         return found
 
