@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from oncelog_cli import extras, typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.documents.answer import Document
-from oncelog_cli.documents.logs import described_log, segment_file
+from oncelog_cli.documents.logs import described_log, segment_file, steps
 from oncelog_cli.local.broker import broker_environment
 from oncelog_cli.options import Format, UsageError, parsed
 from oncelog_cli.render import Column, Output, human_bytes, human_time
@@ -64,6 +63,36 @@ BATCHES = (
 )
 
 
+RemoteOption = Annotated[
+    str | None,
+    typed.Option(
+        "--remote",
+        metavar="TOPIC-PARTITION",
+        help="No files: ask the leader of this partition, such as orders-3.",
+    ),
+]
+ReplicaOption = Annotated[
+    int | None,
+    typed.Option("--broker", min=0, metavar="ID", help="Remote: ask this one's replica."),
+]
+OffsetOption = Annotated[
+    int | None,
+    typed.Option("--offset", min=0, metavar="N", help="Remote: show the way to this offset."),
+]
+BeginOption = Annotated[
+    int | None,
+    typed.Option(
+        "--from",
+        min=0,
+        metavar="N",
+        help="Remote: begin --batches here. Default: at the log's start.",
+    ),
+]
+BatchesOption = Annotated[
+    int, typed.Option("--batches", min=0, metavar="N", help="Remote: show so many batches.")
+]
+
+
 def dump_log(
     output: Output,
     cluster: NamedCluster,
@@ -77,31 +106,11 @@ def dump_log(
     records: Annotated[
         bool, typed.Option("--records", help="Of files: show the records of each batch as well.")
     ] = False,
-    remote: Annotated[
-        str | None,
-        typed.Option(
-            "--remote",
-            metavar="TOPIC-PARTITION",
-            help="No files: ask the leader of this partition, such as orders-3.",
-        ),
-    ] = None,
-    broker: Annotated[
-        int | None,
-        typed.Option("--broker", min=0, metavar="ID", help="Remote: ask this one's replica."),
-    ] = None,
-    offset: Annotated[
-        int | None,
-        typed.Option("--offset", min=0, metavar="N", help="Remote: show the way to this offset."),
-    ] = None,
-    batches: Annotated[
-        int,
-        typed.Option(
-            "--batches",
-            min=0,
-            metavar="N",
-            help="Remote: show so many batches, from those at --offset or the log's start on.",
-        ),
-    ] = 0,
+    remote: RemoteOption = None,
+    broker: ReplicaOption = None,
+    offset: OffsetOption = None,
+    begin: BeginOption = None,
+    batches: BatchesOption = 0,
 ) -> None:
     """Show what segment, index and checkpoint files hold; the broker need not run.
 
@@ -110,14 +119,17 @@ def dump_log(
     a line an item, that of --remote one document.
     """
     if remote is None:
-        if broker is not None or offset is not None or batches:
-            raise UsageError("--broker, --offset and --batches are for --remote")
+        if batches or not broker is offset is begin is None:
+            raise UsageError("--broker, --offset, --from and --batches are for --remote")
         _dump_files(files or [], records, output.format)
         return
     if files or records:
         raise UsageError("--remote reads no files and shows no records: without PATH and --records")
     partition = parsed("--remote", parse_partition, remote)
-    begin = 0 if batches and offset is None else None
+    if begin is not None and offset is not None:
+        raise UsageError("--offset says where batches begin: give it or --from")
+    if begin is None and offset is None:
+        begin = 0
     answer = cluster.ask(
         lambda admin: described_log(
             admin, partition, broker, offset=offset, batches_from=begin, batches=batches
@@ -180,17 +192,3 @@ def _show(output: Output, document: Document, *, wants_batches: bool) -> None:
     if document["unreadable"]:
         output.note(document["unreadable"])
     output.finish(document)
-
-
-def steps(found: Mapping[str, Any]) -> list[str]:
-    """Return in words how a broker finds an offset, step by step."""
-    index = "no entry at or below it"
-    if found["index_offset"] is not None:
-        index = f"{found['index_offset']} at byte {found['index_position']}"
-    return [
-        f"1 segment by its name: {found['file']}",
-        f"2 index: {index}",
-        f"3 batches scanned: {found['scanned_batches']}",
-        f"4 offset {found['offset']} is the batch's {found['batch_base_offset']}"
-        f" + {found['offset_in_batch']}",
-    ]

@@ -47,8 +47,7 @@ async def described_log(
     :param broker_id: None: the leader.
     :param from_offset: segments, leader epochs and aborted ranges from here on.
     :param offset: with the way to this offset, and the batches that are passed on it.
-    :param batches_from: with batches from the one that holds this offset on, else from the first
-        that is passed on the way to ``offset``.
+    :param batches_from: without ``offset``: with batches from the one that holds this offset on.
     :param batches: at least so many of them, if there are.
     :param pages_max: so many answers are enough for segments, epochs and aborted ranges; where
         there are more, ``next_offset`` is not None.
@@ -61,13 +60,13 @@ async def described_log(
         partition,
         broker_id,
         from_offset=from_offset,
-        at_offset=offset,
-        batches_from=batches_from,
+        at_offset=batches_from if offset is None and batches else offset,
+        batches_from=batches_from if offset is None else None,
         batches=min(wanted, ASKED_AT_ONCE),
         **options,
     )
     lists = await _all_of(admin, first, pages_max, options)
-    rows, last = await _batches_of(admin, first, offset, batches_from, batches, options)
+    rows, last = await _batches_of(admin, first, offset, batches, options)
     index = [fields_of(each, "offset position max_timestamp_before_ms") for each in first.index]
     found = None if offset is None else way_to(offset, lists["segments"], index, rows)
     kept = rows[: max(batches, 0 if found is None else found["scanned_batches"])]
@@ -91,7 +90,6 @@ async def _batches_of(
     admin: Admin,
     first: LogDescription,
     offset: int | None,
-    batches_from: int | None,
     batches: int,
     options: dict[str, int],
 ) -> tuple[list[Row], LogDescription]:
@@ -101,7 +99,7 @@ async def _batches_of(
     pages, last = 1, first
     while last.next_batch is not None:
         missing = batches - len(rows)
-        behind = pages < PAGES_TO_FIND and _is_behind(rows, offset, batches_from)
+        behind = pages < PAGES_TO_FIND and _is_behind(rows, offset)
         if missing <= 0 and not behind:
             break
         last = await admin.describe_log(
@@ -117,11 +115,9 @@ async def _batches_of(
     return rows, last
 
 
-def _is_behind(rows: Sequence[Row], offset: int | None, batches_from: int | None) -> bool:
+def _is_behind(rows: Sequence[Row], offset: int | None) -> bool:
     """Return whether the batch that holds the offset comes after those that are known."""
-    if offset is None or batches_from is not None:
-        return False
-    return bool(rows) and rows[-1]["last_offset"] < offset
+    return offset is not None and bool(rows) and bool(rows[-1]["last_offset"] < offset)
 
 
 async def _all_of(
@@ -187,3 +183,17 @@ def way_to(
 def segment_file(base_offset: int) -> str:
     """Return the name of a segment's file of records."""
     return f"{base_offset:020d}.log"
+
+
+def steps(found: Row) -> list[str]:
+    """Return in words how a broker finds an offset, step by step."""
+    index = "no entry at or below it"
+    if found["index_offset"] is not None:
+        index = f"{found['index_offset']} at byte {found['index_position']}"
+    return [
+        f"1 segment by its name: {found['file']}",
+        f"2 index: {index}",
+        f"3 batches scanned: {found['scanned_batches']}",
+        f"4 offset {found['offset']} is the batch's {found['batch_base_offset']}"
+        f" + {found['offset_in_batch']}",
+    ]

@@ -74,6 +74,8 @@ async def test_batches_are_the_rows_of_tsv(cluster: AdminCluster) -> None:
         ["2", "3"],
         ["4", "5"],
     ]
+    shown = await remote(cluster, "--from", "8", "--batches", "2", "--format", "tsv")
+    assert [line.split("\t")[1] for line in shown.out.splitlines()] == ["8", "10"]
     shown = await remote(cluster, "--format", "tsv")
     assert [line.split("\t")[0] for line in shown.out.splitlines()] == ["0", "10", "20", "30"]
 
@@ -84,6 +86,8 @@ async def test_batches_are_the_rows_of_tsv(cluster: AdminCluster) -> None:
         ([], "nothing to show"),
         (["--broker", "1", "x.log"], "are for --remote"),
         (["--format", "tsv", "x.log"], "lines"),
+        (["--from", "1", "x.log"], "are for --remote"),
+        (["--remote", "t-0", "--from", "1", "--offset", "2"], "give it or --from"),
         (["--remote", "t-0", "x.log"], "--remote reads no files"),
         (["--remote", "t-0", "--records"], "shows no records"),
         (["--remote", "t"], "--remote 't': must be TOPIC-PARTITION"),

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from oncelog import Admin, TopicPartition
 from oncelog_cli.documents import logs
-from oncelog_cli.documents.logs import described_log, segment_file, way_to
+from oncelog_cli.documents.logs import described_log, segment_file, steps, way_to
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import FakeCluster
@@ -119,6 +119,24 @@ def test_a_way_without_an_index() -> None:
     )
     assert way_to(9, segments, [], batches) is None
     assert way_to(6, segments, [], []) is None
+
+
+def test_a_way_in_words() -> None:
+    found = {
+        "offset": 27,
+        "file": "x.log",
+        "index_offset": None,
+        "index_position": None,
+        "scanned_batches": 2,
+        "batch_base_offset": 26,
+        "offset_in_batch": 1,
+    }
+    assert steps(found) == [
+        "1 segment by its name: x.log",
+        "2 index: no entry at or below it",
+        "3 batches scanned: 2",
+        "4 offset 27 is the batch's 26 + 1",
+    ]
 
 
 def test_names_of_files_sort_as_offsets_do() -> None:
