@@ -18,6 +18,7 @@ from typing import Literal
 
 from oncelog_console.history import Point
 from oncelog_console.rendering import duration_text, number_text, size_text
+from oncelog_console.svg import Picture, coordinate, draw_line, draw_text, finished, svg_root
 
 POINTS_MAX = 300
 LINES_MAX = 6
@@ -39,20 +40,6 @@ STEPS_MS = (
 )  # fmt: skip
 
 Unit = Literal["records", "seconds", "bytes", "records/s", "bytes/s"]
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """It is a piece of SVG; templates show it as it is, for no text came into it unescaped."""
-
-    svg: str
-
-    def __str__(self) -> str:
-        return self.svg
-
-    def __html__(self) -> str:
-        """Return the SVG, for templates."""
-        return self.svg
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +113,7 @@ def line_chart(
     highest = max((point.value for line in shown for point in line.points), default=0.0)
     top, ticks = _scale(highest, whole=unit in ("records", "bytes"))
     plane = _Plane(since_ms, until_ms, top, LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM)
-    root = _svg("chart", WIDTH, HEIGHT, title)
+    root = svg_root("chart", WIDTH, HEIGHT, title)
     _axes(root, plane, ticks, unit)
     for at_ms, text in happened:
         _mark(root, plane, Mark(at_ms, text))
@@ -136,10 +123,10 @@ def line_chart(
         ET.SubElement(group, "title").text = line.name
         _data(group, line.points)
         _draw(group, plane, line.points)
-        _text(group, plane.right + 8, name_y + 4, line.name, "series-name")
+        draw_text(group, plane.right + 8, name_y + 4, line.name, "series-name")
     return Chart(
         title,
-        _picture(root),
+        finished(root),
         tuple(line.name for line in shown),
         _table(shown, happened, unit),
         any(point.from_commits for line in shown for point in line.points),
@@ -262,27 +249,28 @@ def _axes(root: ET.Element, plane: _Plane, ticks: Sequence[float], unit: Unit) -
     axes = ET.SubElement(root, "g", {"class": "axes"})
     for value in ticks:
         y = plane.y(value)
-        _line(axes, (plane.left, y), (plane.right, y), "grid")
-        _text(axes, plane.left - 8, y + 4, figure_text(value, unit), "tick", anchor="end")
+        draw_line(axes, (plane.left, y), (plane.right, y), "grid")
+        draw_text(axes, plane.left - 8, y + 4, figure_text(value, unit), "tick", anchor="end")
     times = _times(plane.since_ms, plane.until_ms)
     step_ms = times[1] - times[0] if len(times) > 1 else plane.until_ms - plane.since_ms
     for at_ms in times:
         x = plane.x(at_ms)
-        _line(axes, (x, plane.bottom), (x, plane.bottom + 4), "tick-line")
-        label = _text(axes, x, plane.bottom + 18, _clock(at_ms, step_ms), "tick", anchor="middle")
+        draw_line(axes, (x, plane.bottom), (x, plane.bottom + 4), "tick-line")
+        label = draw_text(
+            axes, x, plane.bottom + 18, _clock(at_ms, step_ms), "tick", anchor="middle"
+        )
         label.set("data-ms", str(at_ms))
-    _text(axes, plane.right, plane.bottom + 18, "UTC", "tick zone")
-    _text(axes, plane.left, plane.top - 5, unit, "tick unit")
+    draw_text(axes, plane.right, plane.bottom + 18, "UTC", "tick zone")
+    draw_text(axes, plane.left, plane.top - 5, unit, "tick unit")
 
 
 def _mark(root: ET.Element, plane: _Plane, mark: Mark) -> None:
     x = plane.x(mark.at_ms)
     group = ET.SubElement(root, "g", {"class": "mark", "data-ms": str(mark.at_ms)})
     ET.SubElement(group, "title").text = mark.text
-    _line(group, (x, plane.top), (x, plane.bottom), "mark-line").set("stroke-dasharray", "1 3")
-    points = (
-        f"{_n(x - 4)},{_n(plane.top - 8)} {_n(x + 4)},{_n(plane.top - 8)} {_n(x)},{_n(plane.top)}"
-    )
+    draw_line(group, (x, plane.top), (x, plane.bottom), "mark-line").set("stroke-dasharray", "1 3")
+    corners = ((x - 4, plane.top - 8), (x + 4, plane.top - 8), (x, plane.top))
+    points = " ".join(f"{coordinate(at_x)},{coordinate(at_y)}" for at_x, at_y in corners)
     ET.SubElement(group, "polygon", {"class": "mark-head", "points": points})
 
 
@@ -294,9 +282,11 @@ def _draw(group: ET.Element, plane: _Plane, points: Sequence[Point]) -> None:
         places = [(plane.x(point.at_ms), plane.y(point.value)) for point in run]
         if len(places) == 1:
             ((x, y),) = places
-            ET.SubElement(group, "circle", {"class": name, "cx": _n(x), "cy": _n(y), "r": "2"})
+            ET.SubElement(
+                group, "circle", {"class": name, "cx": coordinate(x), "cy": coordinate(y), "r": "2"}
+            )
             continue
-        path = "M" + " L".join(f"{_n(x)} {_n(y)}" for x, y in places)
+        path = "M" + " L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in places)
         drawn = ET.SubElement(group, "path", {"class": name, "d": path, "fill": "none"})
         if dashed:
             drawn.set("stroke-dasharray", DASHES)
@@ -382,13 +372,13 @@ def _at(points: Sequence[Point], at_ms: int) -> Point | None:
 
 def sparkline(title: str, points: Sequence[Point], *, since_ms: int, until_ms: int) -> Picture:
     """Return a small line without axes; its ``<title>`` says what it shows."""
-    root = _svg("sparkline", SPARK_WIDTH, SPARK_HEIGHT, title)
+    root = svg_root("sparkline", SPARK_WIDTH, SPARK_HEIGHT, title)
     shown = _fewer(_between(points, since_ms, until_ms), SPARK_WIDTH)
     highest = max((point.value for point in shown), default=0.0) or 1.0
     span = max(until_ms, since_ms + 1)
     plane = _Plane(since_ms, span, highest, 1, 2, SPARK_WIDTH - 2, SPARK_HEIGHT - 4)
     _draw(root, plane, shown)
-    return _picture(root)
+    return finished(root)
 
 
 def bar(title: str, share: float | None, *, warn_from: float | None = None) -> Picture:
@@ -403,50 +393,19 @@ def bar(title: str, share: float | None, *, warn_from: float | None = None) -> P
         name, text = "bar over", f"{title} (over)"
     elif warn_from is not None and share >= warn_from:
         name, text = "bar warn", f"{title} (warning)"
-    root = _svg(name, BAR_WIDTH, BAR_HEIGHT, text)
-    edge = {"x": "0.5", "y": "0.5", "width": _n(BAR_WIDTH - 1), "height": _n(BAR_HEIGHT - 1)}
+    root = svg_root(name, BAR_WIDTH, BAR_HEIGHT, text)
+    edge = {
+        "x": "0.5",
+        "y": "0.5",
+        "width": coordinate(BAR_WIDTH - 1),
+        "height": coordinate(BAR_HEIGHT - 1),
+    }
     ET.SubElement(root, "rect", {"class": "bar-all", **edge, "fill": "none"})
     if share is None:
-        y = _n(BAR_HEIGHT / 2)
+        y = coordinate(BAR_HEIGHT / 2)
         line = ET.SubElement(root, "path", {"class": "bar-unknown", "d": f"M1 {y} L95 {y}"})
         line.set("stroke-dasharray", "2 4")
     elif share > 0:
-        width = _n(min(share, 1.0) * (BAR_WIDTH - 1))
+        width = coordinate(min(share, 1.0) * (BAR_WIDTH - 1))
         ET.SubElement(root, "rect", {**edge, "class": "bar-part", "width": width})
-    return _picture(root)
-
-
-# ------------------------------------------------------------------------------ SVG
-
-
-def _svg(name: str, width: int, height: int, title: str) -> ET.Element:
-    box = f"0 0 {width} {height}"
-    size = {"viewBox": box, "width": str(width), "height": str(height)}
-    root = ET.Element("svg", {"class": name, **size, "role": "img", "aria-label": title})
-    ET.SubElement(root, "title").text = title
-    return root
-
-
-def _line(
-    parent: ET.Element, start: tuple[float, float], end: tuple[float, float], name: str
-) -> ET.Element:
-    places = {"x1": _n(start[0]), "y1": _n(start[1]), "x2": _n(end[0]), "y2": _n(end[1])}
-    return ET.SubElement(parent, "line", {"class": name, **places})
-
-
-def _text(
-    parent: ET.Element, x: float, y: float, text: str, name: str, *, anchor: str = "start"
-) -> ET.Element:
-    places = {"x": _n(x), "y": _n(y), "text-anchor": anchor}
-    element = ET.SubElement(parent, "text", {"class": name, **places})
-    element.text = text
-    return element
-
-
-def _n(number: float) -> str:
-    """Return a coordinate with one digit behind the point at most."""
-    return f"{number:.1f}".removesuffix(".0")
-
-
-def _picture(root: ET.Element) -> Picture:
-    return Picture(ET.tostring(root, encoding="unicode"))
+    return finished(root)

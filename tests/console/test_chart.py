@@ -15,13 +15,13 @@ from oncelog_console.chart import (
     Chart,
     Line,
     Mark,
-    Picture,
     bar,
     figure_text,
     line_chart,
     sparkline,
 )
 from oncelog_console.history import Point
+from oncelog_console.svg import Picture
 
 NOON = 1_790_078_400_000  # 2026-09-22T12:00:00Z
 MINUTE = 60_000

@@ -11,11 +11,12 @@ from oncelog import TopicPartition
 from oncelog.admin.group_results import GROUP_STATES
 from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.documents.groups import described_groups
-from oncelog_console.chart import Picture, sparkline
+from oncelog_console.chart import sparkline
 from oncelog_console.filters import NameFilter, name_filter
 from oncelog_console.history import Behind, GroupHistory, History, Trend, trend_of
 from oncelog_console.page import ANSWER_MS, BadRequestError, Command, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
+from oncelog_console.svg import Picture
 
 PAGE_ROWS = 50
 SORTS = ("group", "state", "member_count", "coordinator", "lag")

@@ -11,7 +11,6 @@ from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.documents.producers import described_producers
 from oncelog_cli.documents.transactions import described_transactions
 from oncelog_cli.group_offsets import Chosen
-from oncelog_console.chart import Picture
 from oncelog_console.page import ANSWER_MS, NotFoundError, Page, PageRoute, Visit
 from oncelog_console.pages.group import leaders_of
 from oncelog_console.pages.transactions import (
@@ -21,6 +20,7 @@ from oncelog_console.pages.transactions import (
     held_back,
     partitions_of,
 )
+from oncelog_console.svg import Picture
 from oncelog_protocol.errors import (
     TransactionalIdAuthorizationFailedError,
     TransactionalIdNotFoundError,

@@ -18,11 +18,12 @@ from oncelog_cli.documents.transactions import (
     listed_transactions,
 )
 from oncelog_cli.group_offsets import duration_ms
-from oncelog_console.chart import Picture, bar
+from oncelog_console.chart import bar
 from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
 from oncelog_console.page import ANSWER_MS, BadRequestError, Command, Page, PageRoute, Visit
 from oncelog_console.pages.groups import why_of
 from oncelog_console.rendering import duration_text
+from oncelog_console.svg import Picture
 
 PAGE_ROWS = 50
 ADDRESS = "/transactions"
