@@ -33,6 +33,7 @@ from oncelog_console.page import (
     StreamRoute,
     Visit,
     document_of,
+    wants_json,
 )
 from oncelog_console.pages import CHANGES, PAGES, PLAIN, STREAMS
 from oncelog_console.rendering import Renderer, static_files
@@ -405,12 +406,6 @@ def own_path(path: str) -> str:
     """Return a path of this console; whatever leads elsewhere is its first page."""
     inside = path.startswith("/") and not path.startswith(("//", "/\\"))
     return path if inside and path.isprintable() else "/"
-
-
-def wants_json(request: Request) -> bool:
-    """Return whether the asker wants the document of the command, and not a page."""
-    accepted = request.headers.get("accept", "")
-    return "application/json" in accepted and "text/html" not in accepted
 
 
 def json_answer(document: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:

@@ -90,6 +90,11 @@ class Visit:
         return self.request.query_params
 
     @property
+    def wants_document(self) -> bool:
+        """Return whether the asker wants the document of the command, and not a page."""
+        return wants_json(self.request)
+
+    @property
     def changes_allowed(self) -> bool:
         """Return whether the console may change the cluster."""
         return self.console.settings.allow_changes
@@ -149,6 +154,12 @@ class PlainRoute:
 
     path: str
     download: Callable[[Visit], Awaitable[tuple[str, str, AsyncIterator[bytes]]]]
+
+
+def wants_json(request: Request) -> bool:
+    """Return whether a request asks for JSON, and not for HTML."""
+    accepted = request.headers.get("accept", "")
+    return "application/json" in accepted and "text/html" not in accepted
 
 
 def server_sent(event: str, data: str) -> str:

@@ -62,18 +62,21 @@ class TopicRates:
 
 def sums_of(log_dirs: Sequence[LogDirDescription], topics: Sequence[TopicDescription]) -> Sums:
     """Return records and bytes by topic; a topic of which a leader is not known has no sum."""
-    leader_has = {
-        (item.broker_id, replica.partition): (replica.high_watermark, replica.size_bytes)
-        for item in log_dirs
-        for replica in item.replicas
+    leaders = {
+        topic.topic: {item.partition: item.leader for item in topic.partitions} for topic in topics
     }
-    sums: Sums = {}
-    for topic in topics:
-        held = [
-            leader_has.get((item.leader, (topic.topic, item.partition)))  # type: ignore[arg-type]
-            for item in topic.partitions
-        ]
-        if held and None not in held:
-            known = [each for each in held if each is not None]
-            sums[topic.topic] = (sum(each[0] for each in known), sum(each[1] for each in known))
-    return sums
+    found: dict[str, list[int]] = {}
+    for item in log_dirs:
+        broker = item.broker_id
+        for replica in item.replicas:
+            name, partition = replica.partition
+            if leaders.get(name, {}).get(partition) == broker:
+                sums = found.setdefault(name, [0, 0, 0])
+                sums[0] += 1
+                sums[1] += replica.high_watermark
+                sums[2] += replica.size_bytes
+    return {
+        name: (records, size)
+        for name, (count, records, size) in found.items()
+        if count == len(leaders[name])
+    }

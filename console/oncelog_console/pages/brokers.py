@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
+from oncelog.admin.results import LogDirDescription
 from oncelog_cli.documents.answer import Answer
 from oncelog_cli.documents.cluster import cluster_document, directory_row
 from oncelog_console.page import NotFoundError, Page, PageRoute, Visit
@@ -46,15 +46,16 @@ def broker_rows(seen: Snapshot, now_ms: int) -> list[BrokerRow]:
     holds = Counter(broker for p in partitions for broker in p.replicas)
     lags = Counter(broker for p in partitions for broker in p.replicas if broker not in p.isr)
     errors = {each.item.split()[1]: each.message for each in seen.log_dirs.missing}
-    directories: dict[int, list[dict[str, Any]]] = {}
+    directories: dict[int, list[LogDirDescription]] = {}
     for item in seen.log_dirs.value or ():
         if item.error is None:
-            directories.setdefault(item.broker_id, []).append(directory_row(item))
+            directories.setdefault(item.broker_id, []).append(item)
     rows = []
     for broker_id in sorted({*described, *(each for each in holds if each >= 0)}):
         row, dirs = described.get(broker_id), directories.get(broker_id, [])
-        total = sum(each["total_bytes"] for each in dirs)
-        free = sum(each["free_bytes"] for each in dirs)
+        total = sum(each.total_bytes for each in dirs)
+        free = sum(each.free_bytes for each in dirs)
+        held = sum(replica.size_bytes for each in dirs for replica in each.replicas)
         last_ms = seen.brokers_seen_ms.get(broker_id)
         rows.append(
             BrokerRow(
@@ -72,7 +73,7 @@ def broker_rows(seen: Snapshot, now_ms: int) -> list[BrokerRow]:
                 leads=leads[broker_id] if known else None,
                 replicas=holds[broker_id] if known else None,
                 out_of_isr=lags[broker_id] if known else None,
-                bytes_held=sum(each["size_bytes"] for each in dirs) if dirs and row else None,
+                bytes_held=held if dirs and row else None,
                 free_percent=100 * free / total if total and row else None,
                 free_bytes=free if total and row else None,
                 silent_ms=None if row or last_ms is None else max(0, now_ms - last_ms),

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from oncelog.admin.results import TopicDescription
 from oncelog_cli.documents.answer import Answer
 from oncelog_cli.documents.topics import topic_row
 from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
 from oncelog_console.page import BadRequestError, Command, Page, PageRoute, Visit
-from oncelog_console.snapshot import Rate, Snapshot
+from oncelog_console.snapshot import Snapshot
 
 PAGE_ROWS = 100
-ALL = "all"
 STATES = {
     "under_replicated": "--under-replicated",
     "leaderless": "--unavailable",
@@ -23,6 +23,7 @@ STATES = {
 }
 """A filter by state is a field that is not 0, and an option of the command."""
 SORTS = ("topic", "partition_count", "size_bytes", "rate", "replication_factor")
+"""Fields that topics are sorted by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,51 +94,59 @@ def filter_of(query: Mapping[str, str], page: int) -> TopicFilter:
     return TopicFilter(name, state, bool(query.get("internal")), sort, page, bool(query.get("all")))
 
 
-def rows_of(seen: Snapshot, chosen: TopicFilter) -> list[dict[str, Any]]:
-    """Return the rows of ``topics list`` that are chosen, in the order of the command."""
+def topics_that_fit(seen: Snapshot, chosen: TopicFilter) -> list[TopicDescription]:
+    """Return the topics that are chosen, in the order of the command."""
     min_isr = seen.min_isr.value or {}
-    found = []
-    for topic in sorted(seen.topic_list, key=lambda topic: topic.topic):
-        if topic.internal and not (chosen.internal or chosen.name.text):
-            continue
-        if chosen.name.fits(topic.topic):
-            row = topic_row(topic, min_isr)
-            if not chosen.state or row[chosen.state]:
-                found.append(row)
-    return found
+    return [
+        topic
+        for topic in sorted(seen.topic_list, key=lambda topic: topic.topic)
+        if (chosen.internal or chosen.name.text or not topic.internal)
+        and chosen.name.fits(topic.topic)
+        and (not chosen.state or topic_row(topic, min_isr)[chosen.state])
+    ]
 
 
-def topics_of(seen: Snapshot, chosen: TopicFilter) -> tuple[TopicList, list[dict[str, Any]]]:
-    """Return the view of a page, and all rows that the filter lets through."""
-    rows = rows_of(seen, chosen)
+def rows_of(seen: Snapshot, topics: Iterable[TopicDescription]) -> list[dict[str, Any]]:
+    """Return the rows of ``topics list`` of some topics."""
+    min_isr = seen.min_isr.value or {}
+    return [topic_row(topic, min_isr) for topic in topics]
+
+
+def topics_of(seen: Snapshot, chosen: TopicFilter) -> TopicList:
+    """Return the view of a page; only what it shows is worked out."""
+    fitting = topics_that_fit(seen, chosen)
     sizes = sizes_of(seen)
-    full = [
+    fitting.sort(key=_key(chosen.sort, seen, sizes or {}), reverse=chosen.sort.startswith("-"))
+    pages = max(1, -(-len(fitting) // PAGE_ROWS))
+    first = 0 if chosen.whole else (min(chosen.page, pages) - 1) * PAGE_ROWS
+    shown = fitting if chosen.whole else fitting[first : first + PAGE_ROWS]
+    rows = tuple(
         {
             **row,
             "size_bytes": None if sizes is None else sizes.get(row["topic"]),
             "rate": seen.rates.get(row["topic"]),
         }
-        for row in rows
-    ]
-    _sort(full, chosen.sort)
-    pages = max(1, -(-len(full) // PAGE_ROWS))
-    page = min(chosen.page, pages)
-    first = 0 if chosen.whole else (page - 1) * PAGE_ROWS
-    shown = full if chosen.whole else full[first : first + PAGE_ROWS]
-    known = seen.topics.value is not None
-    return TopicList(tuple(shown), len(full), first + 1, pages, chosen, known), rows
+        for row in rows_of(seen, shown)
+    )
+    return TopicList(rows, len(fitting), first + 1, pages, chosen, seen.topics.value is not None)
 
 
-def _sort(rows: list[dict[str, Any]], sort: str) -> None:
-    name = sort.removeprefix("-")
-
-    def key(row: dict[str, Any]) -> Any:
-        value = row[name]
-        if isinstance(value, Rate):
-            return value.records
-        return -1 if value is None else value
-
-    rows.sort(key=key, reverse=sort.startswith("-"))
+def _key(
+    sort: str, seen: Snapshot, sizes: Mapping[str, int]
+) -> Callable[[TopicDescription], float | str]:
+    """Return what topics are sorted by; what is not known is the least."""
+    keys: dict[str, Callable[[TopicDescription], float | str]] = {
+        "topic": lambda topic: topic.topic,
+        "partition_count": lambda topic: len(topic.partitions),
+        "replication_factor": lambda topic: max(
+            (len(each.replicas) for each in topic.partitions), default=0
+        ),
+        "size_bytes": lambda topic: sizes.get(topic.topic, -1),
+        "rate": lambda topic: (
+            seen.rates[topic.topic].records if topic.topic in seen.rates else -1.0
+        ),
+    }
+    return keys[sort.removeprefix("-")]
 
 
 def sizes_of(seen: Snapshot) -> dict[str, int] | None:
@@ -156,14 +165,15 @@ async def show(visit: Visit) -> Page:
     """Show the topics that the address asks for."""
     chosen = filter_of(visit.query, visit.number("page", 1, least=1, most=1_000_000))
     seen = visit.seen
-    view, rows = topics_of(seen, chosen)
     asked = [seen.topics.asked_ms, seen.log_dirs.asked_ms]
     return Page(
         "Topics",
         "topics.html",
-        view,
+        topics_of(seen, chosen),
         chosen.command,
-        Answer({"topics": rows}),
+        Answer({"topics": rows_of(seen, topics_that_fit(seen, chosen))})
+        if visit.wants_document
+        else None,
         asked_ms=oldest(asked),
     )
 
