@@ -243,7 +243,7 @@ class ConsoleApp:
             if not self._console.sessions.open:
                 return self._unknown(request)
             session, is_new = self._console.sessions.begin(), True
-        self._console.poller.looked()
+        await self._console.poller.catch_up()
         visit = Visit(self._console, request, session, look_of(request.cookies.get(look.COOKIE)))
         try:
             answer = self._answer(visit, await show(visit))

@@ -9,7 +9,7 @@ loop for long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,10 @@ UNWATCHED_S = 60.0
 """After so long without a look, questions are asked more rarely."""
 UNWATCHED_FACTOR = 6
 """They rest so many times as long then."""
+OLD_MS = 3_000
+"""A fact may be older than its period by so much before anybody waits for it."""
+CATCH_UP_S = 1.0
+"""Nobody waits longer than this for a fact."""
 REFRESH_S = 1.0
 """Nobody can have a question asked more often than this."""
 SLICE_TOPICS = 200
@@ -116,12 +120,26 @@ class Poller:
         await self._tasks.close()
 
     def looked(self) -> None:
-        """Note that somebody looks: facts that are older than their period are asked for now."""
+        """Note that somebody looks: questions are asked at their usual period from now on."""
         now_s = asyncio.get_running_loop().time()
         rested = now_s - self._looked_s > UNWATCHED_S
         self._looked_s = now_s
         if rested:
             self.refresh()
+
+    async def catch_up(self) -> None:
+        """Note that somebody looks; wait a moment for facts that are old since nobody did."""
+        now_ms = self._clock.now_ms()
+        late = [each.fact for each in self._questions if self._age_ms(each, now_ms) > OLD_MS]
+        self.looked()
+        if late:
+            self.refresh(*late)
+            await self.until(lambda seen: all(_is_newer(seen, late, now_ms)), CATCH_UP_S)
+
+    def _age_ms(self, question: Question, now_ms: int) -> float:
+        """Return by how much a fact is older than its period."""
+        fact: Fact[Any] = getattr(self._snapshot, question.fact)
+        return 0 if fact.asked_ms is None else now_ms - fact.asked_ms - 1000 * question.every_s
 
     def refresh(self, *facts: str) -> None:
         """Ask now, for some facts or for all; at most once a second."""
@@ -267,6 +285,13 @@ class Poller:
     async def _events(self) -> Said:
         answer = await described_events(self._admin)
         return answer, answer.failures
+
+
+def _is_newer(seen: Snapshot, facts: Sequence[str], than_ms: int) -> Iterator[bool]:
+    """Yield of each fact whether it was asked after a time, or cannot be asked."""
+    for name in facts:
+        fact: Fact[Any] = getattr(seen, name)
+        yield bool(fact.error) or (fact.asked_ms or 0) >= than_ms
 
 
 def slices(names: Sequence[str]) -> list[Sequence[str]]:

@@ -84,3 +84,27 @@ async def test_a_question_rests_for_at_least_a_second_however_often_it_is_wanted
     await eventually(lambda: fake.count(ApiKey.DESCRIBE_CLUSTER) > before)
     asked = fake.count(ApiKey.DESCRIBE_CLUSTER) - before
     assert asked <= (loop.time() - began_s) + 2
+
+
+class Clock:
+    """The test moves this clock."""
+
+    def __init__(self) -> None:
+        self.ms = 1_764_205_264_203
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+async def test_who_looks_first_after_a_while_sees_what_is_there_now(fake: AdminCluster) -> None:
+    clock = Clock()
+    async with Admin(fake.bootstrap) as admin:
+        poller = Poller(admin, clock)
+        poller.start()
+        assert await poller.until(lambda seen: seen.groups.asked_ms is not None, 20)
+        fake.create_topic("new", 1)
+        clock.ms += 30_000  # nobody looked meanwhile, so that little was asked
+        await poller.catch_up()
+        assert poller.seen.topic("new") is not None
+        assert poller.seen.cluster.asked_ms == clock.ms
+        await poller.close()
