@@ -23,9 +23,9 @@ FAST = -m "not integration and not zookeeper and not slow"
 
 # `make quick ROOM=log`: the rooms, and where the tests of one are.
 QUICK_ROOMS := protocol runtime log replication coordinator transactions server config observability controller client \
-	client/admin client/consumer client/core client/producer cli cli/commands testing
-# A room within a room is run by its own name. Demos and local clusters want their data and a Java.
-QUICK_LEFT_OUT = $(filter $(ROOM)/%,$(QUICK_ROOMS)) cli/demo cli/local
+	client/admin client/consumer client/core client/producer cli cli/commands console testing
+# A room within a room is run by its own name. Demos, local clusters and browsers want more than a unit test.
+QUICK_LEFT_OUT = $(filter $(ROOM)/%,$(QUICK_ROOMS)) cli/demo cli/local console/browser
 QUICK_TESTS = $(addprefix --ignore=tests/,$(QUICK_LEFT_OUT)) $(firstword $(wildcard tests/broker/$(ROOM) tests/$(ROOM)))
 
 # Who lets Python write no bytecode would compile every module again in every worker, every broker
