@@ -7,7 +7,8 @@ end means to go on for ever. The record at the end is not part of the range. Bot
     end, latest       behind the last one, as it is when the command begins
     35                offset 35
     +10               as a start: ten offsets after the first; as an end: so many from the start on
-    -10               ten offsets before the end
+    -10               ten offsets before the end; as a start: before that of the range, where it is
+                      an offset or a time
     @1770000000000    the first record at or after that time (10 digits: seconds, 13: milliseconds)
     @2026-01-31T09    the same; without a zone the time is UTC
     @-1h30m           an hour and a half ago: d, h, m, s, ms; the sign may be left out
@@ -156,6 +157,21 @@ def resolve_start(point: RangePoint, held: HeldOffsets, found: int | None) -> in
             return max(held.end + point.number, held.start)
         case Base.TIME:
             return held.end if found is None else found
+
+
+def span_of(
+    wanted: OffsetRange, held: HeldOffsets, found_start: int | None, found_end: int | None
+) -> tuple[int, int | None]:
+    """Return where a range begins in a partition, and where it ends; None: it does not.
+
+    ``found_start`` and ``found_end`` are the offsets that were found for times.
+    """
+    end = wanted.end
+    if wanted.start.base is Base.END and end is not None and end.base in (Base.ZERO, Base.TIME):
+        last = resolve_end(end, held.start, held, found_end)
+        held = HeldOffsets(held.start, min(last, held.end))
+    start = resolve_start(wanted.start, held, found_start)
+    return start, None if end is None else resolve_end(end, start, held, found_end)
 
 
 def resolve_end(point: RangePoint, start: int, held: HeldOffsets, found: int | None) -> int:

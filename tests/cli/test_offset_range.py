@@ -14,6 +14,7 @@ from oncelog_cli.offset_range import (
     parse_range,
     resolve_end,
     resolve_start,
+    span_of,
 )
 
 NOW_MS = 1_800_000_000_000
@@ -137,3 +138,28 @@ def test_starts(point: RangePoint, found: int | None, offset: int) -> None:
 )
 def test_ends(point: RangePoint, found: int | None, offset: int) -> None:
     assert resolve_end(point, 150, HELD, found) == offset
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("start", (100, None)),
+        ("-10:end", (190, 200)),
+        ("-10:-5", (190, 195)),
+        ("120:+5", (120, 125)),
+        ("-10:180", (170, 180)),
+        ("-10:105", (100, 105)),
+        ("-10:50", (100, 50)),
+        ("-10:300", (190, 300)),
+        ("-10:@-1h", (140, 150)),
+        ("@-2h:@-1h", (130, 150)),
+    ],
+)
+def test_a_range_in_one_partition(text: str, span: tuple[int, int | None]) -> None:
+    wanted = parse_range(text, NOW_MS)
+    assert span_of(wanted, HELD, found_start=130, found_end=150) == span
+
+
+def test_before_an_end_that_is_a_time_without_records_yet() -> None:
+    wanted = parse_range("-10:@-1h", NOW_MS)
+    assert span_of(wanted, HELD, found_start=None, found_end=None) == (190, 200)

@@ -32,8 +32,7 @@ from oncelog_cli.offset_range import (
     OffsetRange,
     RangePoint,
     parse_range,
-    resolve_end,
-    resolve_start,
+    span_of,
 )
 from oncelog_cli.options import (
     Isolation,
@@ -418,10 +417,7 @@ async def _resolve(
     spans: dict[TopicPartition, PrintSpan] = {}
     for tp in partitions:
         held = HeldOffsets(starts[tp], ends[tp])
-        start = resolve_start(wanted.start, held, found_starts.get(tp))
-        end = None
-        if wanted.end is not None:
-            end = resolve_end(wanted.end, start, held, found_ends.get(tp))
+        start, end = span_of(wanted, held, found_starts.get(tp), found_ends.get(tp))
         if until_end:
             end = held.end if end is None else min(end, held.end)
         spans[tp] = PrintSpan(start, end, min(start, held.end))

@@ -76,6 +76,7 @@ async def values(cluster: Cluster, *arguments: str) -> list[str]:
             numbered("a", 1, 3) + numbered("b", 1, 3),
         ),
         (["-o", "@2026-02-01:@2030-01-01"], []),
+        (["-o", "-2:@2026-01-31T15:00:00Z"], numbered("a", 1, 3) + numbered("b", 1, 3)),
         (["-o", "5:3000", "-e", "-p", "0"], numbered("a", 5, 10)),
         (["-o", "0:+1", "-o", "1:+1"], numbered("a", 1, 2) + numbered("b", 1, 2)),
     ],
