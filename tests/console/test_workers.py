@@ -1,0 +1,67 @@
+"""Programs run beside the console, not too many, and none outlives its use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from oncelog_console.workers import TooManyWorkersError, Workers
+from support.waiting import eventually
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def children() -> list[int]:
+    """Return the processes that this one has started, and that are there."""
+    return [
+        int(each) for each in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    ]
+
+
+async def test_no_more_than_so_many() -> None:
+    workers = Workers(1, "searches")
+    worker = workers.take()
+    with pytest.raises(TooManyWorkersError, match="1 searches are running"):
+        workers.take()
+    async with worker.running("json.tool", b"") as said:
+        assert workers.running == 1
+        del said
+    assert workers.running == 0
+    workers.take()
+
+
+async def test_what_a_program_says_and_why_it_failed() -> None:
+    worker = Workers(1, "searches").take()
+    async with worker.running("oncelog_console.search_worker", b"nonsense\n") as said:
+        assert await said.read() == b""
+        code, complaint = await worker.result()
+    assert code == 1
+    assert "JSONDecodeError" in complaint
+
+
+async def test_leaving_ends_the_program() -> None:
+    worker = Workers(1, "searches").take()
+    began = asyncio.Event()
+    pids: list[int] = []
+
+    async def use() -> None:
+        async with worker.running("code", b""):
+            pids.extend(children())
+            began.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(use())
+    await began.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert pids
+    await eventually(lambda: not any(map(is_there, pids)))
