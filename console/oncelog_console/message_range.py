@@ -1,0 +1,195 @@
+"""Which records a page of messages shows is said by its address, and by a command. Pure.
+
+``p``
+    ``all``, or numbers of partitions: ``0,3``.
+``from``
+    ``beginning``, ``newest:50`` (so many offsets of each partition, before ``to``), ``offset:120``,
+    or ``time:2026-11-21T12:00:00Z``.
+``to``
+    ``end``, ``offset:`` or ``time:`` alike; what lies there is not shown any more.
+``where``
+    A filter expression.
+``n``, ``isolation``
+    So many rows at most; ``committed``, or ``all``.
+
+An address without an end gets one before anything is shown, and an expression loses its ``now``:
+the same address shows the same records later, to others too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import quote, urlencode
+
+from oncelog_cli.internal_records import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from oncelog_cli.offset_range import OFFSET_MAX, Base, RangePoint, parse_time
+from oncelog_cli.where.parser import parse_where
+from oncelog_cli.where.tree import text_of
+from oncelog_console.look import iso
+
+ROWS = 50
+ROWS_MAX = 500
+NEWEST_MAX = 1_000_000_000
+PARTITION_MAX = 2**31 - 1
+ISOLATIONS = ("committed", "all")
+BEGINNING = RangePoint(Base.START)
+NEWEST = RangePoint(Base.END, -ROWS)
+
+
+class RangeError(ValueError):
+    """A part of an address means nothing; the text says which, and what could stand there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """These records of a topic are wanted."""
+
+    topic: str
+    partitions: tuple[int, ...] = ()
+    """None of them: all."""
+    start: RangePoint = NEWEST
+    end: RangePoint | None = None
+    """None: whatever the end is when somebody looks."""
+    where: str = ""
+    rows: int = ROWS
+    isolation: str = "committed"
+
+    @property
+    def decodes(self) -> bool:
+        """Return whether records are shown, and searched, as what coordinators wrote in them."""
+        return self.topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+    @property
+    def newest_first(self) -> bool:
+        """Return whether the newest rows stand at the top."""
+        return self.start.base is Base.END
+
+    def absolute(self, now_ms: int) -> Wanted:
+        """Return what is wanted now, said so that it is the same at any later time.
+
+        :raises WhereError: the expression is none.
+        """
+        end = RangePoint(Base.TIME, now_ms) if self.end is None else self.end
+        tree = parse_where(self.where, now_ms) if self.where else None
+        if tree is None or tree == parse_where(self.where, now_ms + 1):
+            return replace(self, end=end)
+        return replace(self, end=end, where=text_of(tree))
+
+    def query(self) -> str:
+        """Return the part of an address that is behind the question mark."""
+        pairs = {
+            "p": ",".join(map(str, self.partitions)) or "all",
+            "from": point_text(self.start),
+            "to": "end" if self.end is None else point_text(self.end),
+            "where": self.where,
+            "n": str(self.rows),
+            "isolation": self.isolation,
+        }
+        return urlencode({k: v for k, v in pairs.items() if v}, quote_via=quote, safe=":,")
+
+    def command(self) -> tuple[str, ...]:
+        """Return the words of a command line that prints the same records, without ``oncelog``."""
+        words = ["consume", self.topic]
+        for number in self.partitions:
+            words += ["--partition", str(number)]
+        end = "end" if self.end is None else _bound(self.end)
+        words += ["--offset", f"{_bound(self.start)}:{end}"]
+        if self.where:
+            words += ["--where", self.where]
+        if self.isolation == "all":
+            words += ["--isolation-level", "read_uncommitted"]
+        if not self.newest_first:
+            words += ["--number", str(self.rows)]
+        if self.decodes:
+            words.append("--decode")
+        return (*words, "--json")
+
+
+def wanted_of(topic: str, query: Mapping[str, str], now_ms: int) -> Wanted:
+    """Return what an address wants of a topic; ``now_ms`` is what times without a date count from.
+
+    The expression is not looked at.
+
+    :raises RangeError: a part of it means nothing.
+    """
+    isolation = query.get("isolation") or "committed"
+    if isolation not in ISOLATIONS:
+        raise RangeError(f"isolation={isolation!r}: there are {' and '.join(ISOLATIONS)}")
+    end_text = query.get("to", "").strip()
+    end = None if end_text in ("", "end", "now") else _point("to", end_text, now_ms)
+    if end is not None and end.base in (Base.START, Base.END):
+        raise RangeError(f"to={end_text!r}: an end is end, offset:N or time:...")
+    start_text = query.get("from", "").strip()
+    return Wanted(
+        topic,
+        _partitions(query.get("p", "")),
+        _point("from", start_text, now_ms) if start_text else NEWEST,
+        end,
+        query.get("where", "").strip(),
+        _count("n", query.get("n") or str(ROWS), ROWS_MAX, least=1),
+        isolation,
+    )
+
+
+def point_text(point: RangePoint) -> str:
+    """Return a place as addresses have it."""
+    match point.base:
+        case Base.START:
+            return "beginning"
+        case Base.END:
+            return f"newest:{-point.number}"
+        case Base.ZERO:
+            return f"offset:{point.number}"
+        case Base.TIME:
+            return f"time:{iso(point.number)}"
+
+
+def _bound(point: RangePoint) -> str:
+    """Return a place as ``--offset`` has it."""
+    match point.base:
+        case Base.START:
+            return "start"
+        case Base.END | Base.ZERO:
+            return str(point.number)
+        case Base.TIME:
+            return f"@{iso(point.number)}"
+
+
+def _point(name: str, text: str, now_ms: int) -> RangePoint:
+    word, colon, rest = text.partition(":")
+    rest = rest.strip()
+    if word == "beginning" and not colon:
+        return BEGINNING
+    if word == "newest" and rest:
+        return RangePoint(Base.END, -_count(name, rest, NEWEST_MAX, least=1))
+    if word == "offset" and rest:
+        return RangePoint(Base.ZERO, _count(name, rest, OFFSET_MAX))
+    if word == "time" and rest:
+        moment = parse_time(rest, now_ms)
+        if moment is not None and moment <= TIME_MS_MAX:
+            return RangePoint(Base.TIME, moment)
+    raise RangeError(
+        f"{name}={text!r}: write beginning, newest:50, offset:120 or time:2026-11-21T12:00:00Z"
+    )
+
+
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999: later ones cannot be written."""
+
+
+def _partitions(text: str) -> tuple[int, ...]:
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    if items in ([], ["all"]):
+        return ()
+    return tuple(sorted({_count("p", item, PARTITION_MAX) for item in items}))
+
+
+def _count(name: str, text: str, most: int, least: int = 0) -> int:
+    digits = re.sub(r"[,\u202f\s]", "", text)
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > 20:
+        raise RangeError(f"{name}={text!r} is no number")
+    if not least <= int(digits) <= most:
+        raise RangeError(f"{name}={text!r} is not between {least} and {most}")
+    return int(digits)

@@ -1,0 +1,225 @@
+"""Searches run in processes of their own; the console starts them, watches them and ends them.
+
+Rules
+-----
+* At most ``SEARCHES_MAX`` run at a time, whoever asks; one more is refused, with words.
+* A search belongs to a session and to an address: who asks again sees the same search.
+* It ends when it is told to, when it is done, or when nobody has looked for ``UNSEEN_S``. What it
+  has found is kept for some minutes.
+* Whatever happens to the process, the console lives, and says what happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog_cli.exits import EXIT_FAILED
+from oncelog_console.clients import ClusterClients
+from oncelog_console.message_range import Wanted
+from oncelog_console.process_limits import Limits, end_text
+from oncelog_console.reading import Progress, Row
+from oncelog_console.search_worker import Orders, encode_orders
+from oncelog_console.workers import Worker, Workers
+from oncelog_runtime.structured_logging import get_logger
+from oncelog_runtime.tasks import Tasks
+
+logger = get_logger(__name__)
+
+SEARCHES_MAX = 2
+UNSEEN_S = 60.0
+KEPT_S = 600.0
+KEPT_MAX = 32
+"""So many searches that are over are kept, for so long."""
+PART_BYTES = 64 << 10
+LINES_RECORDS_MAX = 100_000
+"""A file of records has so many at most."""
+WORKER = "oncelog_console.search_worker"
+
+
+@dataclass(slots=True)
+class Search:
+    """One search, and what it has found. Its process belongs to ``Searches``."""
+
+    wanted: Wanted
+    rows: list[Row] = field(default_factory=list)
+    progress: Progress = field(default_factory=Progress)
+    began_s: float = 0.0
+    told_s: float = 0.0
+    """Loop time of the last news."""
+    seen_s: float = 0.0
+    """Loop time at which somebody looked last."""
+    done: str = ""
+    """``end``: the range is read; ``rows``: enough was found; ``stopped``; ``failed``; else it
+    runs."""
+    failure: str = ""
+    """Why it failed."""
+    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    @property
+    def per_second(self) -> float:
+        """Return how many offsets were passed in a second."""
+        took_s = self.told_s - self.began_s
+        return self.progress.scanned / took_s if took_s > 0 else 0.0
+
+    async def wait(self, known_rows: int, known_scanned: int, timeout_s: float) -> None:
+        """Wait until more is known than that, or the search is over, or the time is."""
+
+        def told() -> bool:
+            return (
+                bool(self.done)
+                or len(self.rows) > known_rows
+                or self.progress.scanned > known_scanned
+            )
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), self.news:
+                await self.news.wait_for(told)
+
+    async def until_done(self, timeout_s: float) -> None:
+        """Wait until the search is over, or the time is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), self.news:
+                await self.news.wait_for(lambda: bool(self.done))
+
+
+class Searches:
+    """They are all searches of one console. ``close`` ends them."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._workers = Workers(SEARCHES_MAX, "searches")
+        self._known: OrderedDict[tuple[str, Wanted], Search] = OrderedDict()
+        self._running: dict[tuple[str, Wanted], Worker] = {}
+        self._tasks = Tasks("searches")
+
+    @property
+    def running(self) -> int:
+        """Return how many searches run now, files of records among them."""
+        return self._workers.running
+
+    def find(self, session_id: str, wanted: Wanted) -> Search | None:
+        """Return the search of a session that is known for this; somebody looks at it now."""
+        search = self._known.get((session_id, wanted))
+        if search is not None:
+            search.seen_s = asyncio.get_running_loop().time()
+        return search
+
+    def begin(self, session_id: str, clients: ClusterClients, wanted: Wanted) -> Search:
+        """Return the search for this: the one that is known, or a new one.
+
+        :raises TooManyWorkersError: others run.
+        """
+        known = self.find(session_id, wanted)
+        if known is not None:
+            return known
+        orders = encode_orders(Orders(clients, wanted, self._limits))
+        worker = self._workers.take()
+        now_s = asyncio.get_running_loop().time()
+        search = Search(wanted, began_s=now_s, told_s=now_s, seen_s=now_s)
+        key = (session_id, wanted)
+        self._known[key] = search
+        self._running[key] = worker
+        self._forget_old()
+        self._tasks.spawn("search", self._run(key, search, orders, worker))
+        return search
+
+    async def stop(self, session_id: str, wanted: Wanted) -> None:
+        """End a search; what it has found stays."""
+        key = (session_id, wanted)
+        if key in self._running:
+            await self._finish(self._known[key], "stopped")
+            self._running[key].kill()
+
+    def forget(self, session_id: str, wanted: Wanted) -> None:
+        """Forget what a search has found, so that asking again searches again."""
+        if (session_id, wanted) not in self._running:
+            self._known.pop((session_id, wanted), None)
+
+    async def lines(self, clients: ClusterClients, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+        """Yield what a search finds as JSON lines; leaving the loop ends the program.
+
+        A search that fails ends with a line that is no record: it has the one field ``failed``.
+
+        :raises TooManyWorkersError: others run.
+        """
+        orders = Orders(clients, wanted, self._limits, lines=True, records_max=LINES_RECORDS_MAX)
+        encoded = encode_orders(orders)
+        worker = self._workers.take()
+        async with worker.running(WORKER, encoded) as said:
+            while part := await said.read(PART_BYTES):
+                yield part
+            code, complaint = await worker.result()
+        if code:
+            why = complaint if code == EXIT_FAILED else end_text(code, self._limits)
+            yield json.dumps({"failed": why}).encode() + b"\n"
+
+    async def close(self) -> None:
+        """End all searches."""
+        await self._tasks.close()
+
+    # ------------------------------------------------------------------------------ one search
+
+    async def _run(
+        self, key: tuple[str, Wanted], search: Search, orders: bytes, worker: Worker
+    ) -> None:
+        try:
+            async with worker.running(WORKER, orders) as said:
+                await self._listen(search, said)
+                if search.done:
+                    return
+                code, complaint = await worker.result()
+                logger.warning("console_search_failed", code=code, complaint=complaint[-500:])
+                await self._finish(search, "failed", end_text(code, self._limits))
+        except Exception as error:
+            await self._finish(search, "failed", str(error) or type(error).__name__)
+        finally:
+            del self._running[key]
+
+    async def _listen(self, search: Search, said: asyncio.StreamReader) -> None:
+        """Take what a search says, until it says no more or nobody looks any more."""
+        loop = asyncio.get_running_loop()
+        while not search.done:
+            try:
+                async with asyncio.timeout_at(search.seen_s + UNSEEN_S):
+                    line = await said.readline()
+            except TimeoutError:
+                if loop.time() >= search.seen_s + UNSEEN_S:
+                    await self._finish(search, "stopped", "nobody looked at it any more")
+                    return
+                continue
+            if not line:
+                return
+            await self._take(search, json.loads(line))
+
+    async def _take(self, search: Search, told: Mapping[str, Any]) -> None:
+        if "failed" in told:
+            await self._finish(search, "failed", told["failed"])
+        elif "done" in told:
+            await self._finish(search, told["done"])
+        else:
+            async with search.news:
+                search.rows += [Row(**row) for row in told["rows"]]
+                search.progress = Progress(**told["progress"])
+                search.told_s = asyncio.get_running_loop().time()
+                search.news.notify_all()
+
+    async def _finish(self, search: Search, done: str, failure: str = "") -> None:
+        if search.done:
+            return
+        async with search.news:
+            search.done, search.failure = done, failure
+            search.news.notify_all()
+
+    def _forget_old(self) -> None:
+        """Forget searches that are over: those that nobody looked at, and the oldest."""
+        now_s = asyncio.get_running_loop().time()
+        over = [key for key in self._known if key not in self._running]
+        for place, key in enumerate(over):
+            if now_s - self._known[key].seen_s > KEPT_S or place < len(over) - KEPT_MAX:
+                del self._known[key]

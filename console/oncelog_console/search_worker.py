@@ -1,0 +1,218 @@
+"""One search runs in this program: ``python -m oncelog_console.search_worker``.
+
+Its orders are one line of JSON on standard input, with credentials among them: nothing secret is on
+the command line or in the environment. It ends when standard input does. On standard output are
+lines of JSON, four a second and no more, but for the first record, which is told at once::
+
+    {"rows": [...], "progress": {...}}    what was found since the last line, and how far it is
+    {"done": "end" | "rows"}              the range is read, or enough rows were found
+    {"failed": "why"}                     the search is over
+
+With ``"lines": true`` there are the records alone, as ``oncelog consume --json`` prints them, and
+why it failed is on standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO
+
+from oncelog import Security
+from oncelog_cli.exits import EXIT_FAILED, EXIT_OK, CommandError
+from oncelog_cli.internal_records import decoded
+from oncelog_cli.offset_range import Base, RangePoint
+from oncelog_cli.record_text import json_line
+from oncelog_console.clients import ClusterClients
+from oncelog_console.message_range import Wanted
+from oncelog_console.process_limits import EXIT_MEMORY, Limits
+from oncelog_console.reading import Found, Reading, Row
+from oncelog_protocol.errors import OncelogError
+
+TOLD_S = 0.25
+"""What is found is told so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """A search is told all this."""
+
+    clients: ClusterClients
+    wanted: Wanted
+    limits: Limits
+    lines: bool = False
+    """Whether the records themselves are written, and not rows."""
+    records_max: int | None = None
+    """So many are enough; None: as many as rows are wanted."""
+
+
+def encode_orders(orders: Orders) -> bytes:
+    """Return orders as one line.
+
+    :raises ValueError: credentials that only a running program has, such as a function.
+    """
+    security = orders.clients.security
+    document = {
+        "servers": orders.clients.servers,
+        "security": None if security is None else secrets_of(security),
+        "options": dict(orders.clients.options),
+        "wanted": asdict(orders.wanted),
+        "limits": asdict(orders.limits),
+        "lines": orders.lines,
+        "records_max": orders.records_max,
+    }
+    return json.dumps(document, default=_plain).encode() + b"\n"
+
+
+def secrets_of(security: Security) -> dict[str, Any]:
+    """Return what was said about security, secrets among it, as JSON can hold it.
+
+    :raises ValueError: it holds what only this process has.
+    """
+    said = {
+        name: getattr(security, name)
+        for name in Security.__dataclass_fields__
+        if getattr(security, name) is not None
+    }
+    for name, value in said.items():
+        if isinstance(value, os.PathLike):
+            said[name] = os.fspath(value)
+        elif not isinstance(value, str | bool):
+            raise ValueError(f"security: a search cannot be given {name}, use a file")
+    return said
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Base):
+        return value.name
+    raise TypeError(f"{type(value).__name__} in the orders of a search")
+
+
+def decode_orders(line: bytes) -> Orders:
+    """Return the orders of a line that ``encode_orders`` has made."""
+    document = json.loads(line)
+    security = document["security"]
+    wanted = document["wanted"]
+    wanted["partitions"] = tuple(wanted["partitions"])
+    for name in ("start", "end"):
+        point = wanted[name]
+        wanted[name] = point and RangePoint(Base[point["base"]], point["number"])
+    return Orders(
+        ClusterClients(
+            document["servers"],
+            None if security is None else Security(**security),
+            document["options"],
+        ),
+        Wanted(**wanted),
+        Limits(**document["limits"]),
+        document["lines"],
+        document["records_max"],
+    )
+
+
+class Search:
+    """It reads, and writes what it finds.
+
+    :param out: lines go there; writing may wait for the reader.
+    """
+
+    def __init__(self, orders: Orders, out: BinaryIO) -> None:
+        self._orders = orders
+        self._out = out
+        self._rows: list[Row] = []
+        self._told_s = float("-inf")
+        self._has_told_rows = False
+
+    async def run(self) -> None:
+        """Search until the end of the range, or until there is enough.
+
+        :raises OncelogError: the cluster does not answer, or refuses.
+        :raises CommandError: there is no such partition.
+        """
+        orders = self._orders
+        left = orders.records_max or orders.wanted.rows
+        async with Reading(orders.wanted, orders.clients.consumer) as reading:
+            async for found in reading.found():
+                found = Found(found.records[:left], found.states[:left], found.markers)
+                left -= len(found.records)
+                if orders.lines:
+                    self._write_lines(found)
+                else:
+                    self._rows += found.rows(decodes=orders.wanted.decodes)
+                    self._tell(reading)
+                if left == 0:
+                    break
+            if not orders.lines:
+                self._say({"rows": self._taken(), "progress": asdict(reading.progress)})
+                self._say({"done": "end" if left else "rows"})
+        self._out.flush()
+
+    def _write_lines(self, found: Found) -> None:
+        decodes = self._orders.wanted.decodes
+        for record in found.records:
+            self._out.write(json_line(decoded(record) if decodes else record))
+
+    def _tell(self, reading: Reading) -> None:
+        now_s = asyncio.get_running_loop().time()
+        is_first = bool(self._rows) and not self._has_told_rows
+        if now_s - self._told_s < TOLD_S and not is_first:
+            return
+        self._told_s = now_s
+        self._has_told_rows |= is_first
+        self._say({"rows": self._taken(), "progress": asdict(reading.progress)})
+
+    def _taken(self) -> list[dict[str, Any]]:
+        rows = [row.document() for row in self._rows]
+        self._rows.clear()
+        return rows
+
+    def _say(self, document: Mapping[str, Any]) -> None:
+        self._out.write(json.dumps(document).encode() + b"\n")
+        self._out.flush()
+
+
+async def _until_input_ends(work: asyncio.Task[None]) -> None:
+    """Stop working when nobody is there any more who wants to know."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+    work.cancel()
+
+
+async def _work(orders: Orders, out: BinaryIO) -> None:
+    work = asyncio.create_task(Search(orders, out).run())
+    watching = asyncio.create_task(_until_input_ends(work))
+    try:
+        await work
+    finally:
+        watching.cancel()
+
+
+def main() -> int:
+    """Run the search of standard input; return the exit code."""
+    orders = decode_orders(sys.stdin.buffer.readline())
+    orders.limits.apply()
+    out = sys.stdout.buffer
+    try:
+        asyncio.run(_work(orders, out))
+    except MemoryError:
+        return EXIT_MEMORY
+    except (OncelogError, CommandError) as error:
+        text = str(error) or type(error).__name__
+        if orders.lines:
+            sys.stderr.write(text + "\n")
+            return EXIT_FAILED
+        out.write(json.dumps({"failed": text}).encode() + b"\n")
+        out.flush()
+    except (asyncio.CancelledError, BrokenPipeError):
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
