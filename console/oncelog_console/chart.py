@@ -114,6 +114,16 @@ def line_chart(
     top, ticks = _scale(highest, whole=unit in ("records", "bytes"))
     plane = _Plane(since_ms, until_ms, top, LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM)
     root = svg_root("chart", WIDTH, HEIGHT, title)
+    root.set("tabindex", "0")
+    for name, number in (
+        ("since", since_ms),
+        ("until", until_ms),
+        ("left", plane.left),
+        ("right", plane.right),
+        ("top", plane.top),
+        ("bottom", plane.bottom),
+    ):
+        root.set(f"data-{name}", coordinate(number))
     _axes(root, plane, ticks, unit)
     for at_ms, text in happened:
         _mark(root, plane, Mark(at_ms, text))
@@ -260,7 +270,7 @@ def _axes(root: ET.Element, plane: _Plane, ticks: Sequence[float], unit: Unit) -
             axes, x, plane.bottom + 18, _clock(at_ms, step_ms), "tick", anchor="middle"
         )
         label.set("data-ms", str(at_ms))
-    draw_text(axes, plane.right, plane.bottom + 18, "UTC", "tick zone")
+    draw_text(axes, plane.right + 24, plane.bottom + 18, "UTC", "tick zone")
     draw_text(axes, plane.left, plane.top - 5, unit, "tick unit")
 
 
@@ -310,7 +320,12 @@ def _runs(points: Sequence[Point]) -> list[list[Point]]:
 def _data(group: ET.Element, points: Sequence[Point]) -> None:
     """Give the figures to whatever reads them off the picture."""
     group.set("data-times", " ".join(str(point.at_ms) for point in points))
-    group.set("data-values", " ".join(f"{point.value:g}" for point in points))
+    group.set("data-values", " ".join(_figure(point.value) for point in points))
+    group.set("data-joined", " ".join("1" if point.joined else "0" for point in points))
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 def _spread(wanted: Sequence[float], plane: _Plane) -> list[float]:

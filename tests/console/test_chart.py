@@ -127,6 +127,17 @@ def test_the_table_has_what_is_drawn_between_points_and_nothing_in_gaps() -> Non
     ]
 
 
+def test_the_figures_stand_in_the_picture_for_whoever_points_at_them() -> None:
+    gone = [*points(1, 2.5), Point(NOON + 5 * MINUTE, 98_331, joined=False)]
+    root = root_of(chart_of(Line("t-0", gone)).picture)
+    (group,) = [each for each in root.iter("g") if "series" in each.get("class", "").split()]
+    assert group.get("data-times") == f"{NOON} {NOON + MINUTE} {NOON + 5 * MINUTE}"
+    assert group.get("data-values") == "1 2.5 98331"
+    assert group.get("data-joined") == "0 1 0"
+    assert root.get("tabindex") == "0", "the keyboard reaches it"
+    assert (root.get("data-since"), root.get("data-until")) == (str(NOON), str(NOON + 10 * MINUTE))
+
+
 def test_a_line_has_at_most_300_points_and_keeps_its_peak() -> None:
     values = [float(number % 10) for number in range(2_000)]
     values[777] = 5_000.0

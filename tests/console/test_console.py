@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog import Admin, TopicPartition
 from oncelog.errors import NoBrokersAvailableError
 from oncelog_console.clients import ClusterClients
 from oncelog_console.console import Console
 from oncelog_console.settings import ConsoleSettings
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SeededEntropy
+from support.cluster import Cluster
+from support.console import Browser
 
 
 async def test_without_a_broker_it_does_not_start() -> None:
@@ -17,3 +20,15 @@ async def test_without_a_broker_it_does_not_start() -> None:
     console = Console(clients, ConsoleSettings(), SystemWallClock(), SeededEntropy(1))
     with pytest.raises(NoBrokersAvailableError):
         await console.__aenter__()
+
+
+async def test_the_history_of_groups_is_kept_without_anybody_looking(
+    cluster: Cluster, browser: Browser, admin: Admin
+) -> None:
+    await cluster.create_topic("orders")
+    await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 0})
+    history = browser.console.history
+    await browser.until(lambda seen: history.of("billing") is not None)
+    known = history.of("billing")
+    assert known is not None
+    assert known.lag.latest == 0

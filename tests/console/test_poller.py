@@ -4,11 +4,11 @@ answers."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest_asyncio
 
-from oncelog import Admin
+from oncelog import Admin, TopicPartition
 from oncelog_console.poller import SLICE_TOPICS, Poller, slices
 from oncelog_console.snapshot import Snapshot
 from oncelog_protocol.errors import UnknownServerError
@@ -108,3 +108,29 @@ async def test_who_looks_first_after_a_while_sees_what_is_there_now(fake: AdminC
         assert poller.seen.topic("new") is not None
         assert poller.seen.cluster.asked_ms == clock.ms
         await poller.close()
+
+
+async def test_the_groups_that_are_followed_are_described_all_the_time(fake: AdminCluster) -> None:
+    fake.create_topic("orders", 1)
+    offered: list[list[str]] = []
+
+    def followed(names: Sequence[str], now_ms: int) -> Sequence[str]:
+        offered.append(list(names))
+        return [name for name in names if name != "mail"]
+
+    async with Admin(fake.bootstrap, retry_backoff_ms=10) as admin:
+        for group in ("billing", "mail"):
+            await admin.alter_group_offsets(group, {TopicPartition("orders", 0): 0})
+        poller = Poller(admin, SystemWallClock(), followed)
+        poller.start()
+        assert await poller.until(
+            lambda seen: bool(seen.described_groups.value and described(seen)), 20
+        )
+        await poller.close()
+    assert described(poller.seen) == ["billing"]
+    assert ["billing", "mail"] in offered
+
+
+def described(seen: Snapshot) -> list[str]:
+    answer = seen.described_groups.value
+    return [] if answer is None else [row["group"] for row in answer.document["groups"]]
