@@ -24,12 +24,17 @@ class NameFilter:
         return self.pattern is None or self.pattern.search(name) is not None
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """Return the words of a command that names the same: commands match whole names."""
+    def is_set(self) -> bool:
+        """Return whether it keeps anything back."""
+        return self.pattern is not None
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Return the expressions by which a command names the same: they match whole names."""
         if self.pattern is None:
             return ()
         inner = self.pattern.pattern
-        return (f".*(?:{inner}).*" if is_regex(self.text) else f".*{inner}.*", "--regex")
+        return (f".*(?:{inner}).*" if is_regex(self.text) else f".*{inner}.*",)
 
 
 ALL_NAMES = NameFilter()

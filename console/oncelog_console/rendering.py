@@ -20,6 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from oncelog_console.commands import with_profile
 from oncelog_console.look import Look, iso
 
 PACKAGE = "oncelog_console"
@@ -97,9 +98,12 @@ def segment(name: object) -> str:
     return quote(str(name), safe="")
 
 
-def command_text(words: tuple[str, ...]) -> str:
-    """Return a command line that a POSIX shell takes, word by word."""
-    return shlex.join(("oncelog", *words))
+def command_text(words: tuple[str, ...], profile: str = "") -> str:
+    """Return a command line that a POSIX shell takes, word by word.
+
+    :param profile: the profile of ``--profile``; "" names none.
+    """
+    return shlex.join(("oncelog", *with_profile(words, profile)))
 
 
 def number_text(value: float | None) -> str | Markup:

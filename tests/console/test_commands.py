@@ -7,32 +7,14 @@ from typing import Any
 
 import pytest
 
-from oncelog_cli.command_tree import leaves
 from oncelog_cli.group_offsets import read_csv
 from oncelog_cli.record_text import InputRecord, parse_json_line
 from oncelog_console import commands
-from oncelog_console.commands import Command, CommandLine, command
+from oncelog_console.commands import CommandLine, command
+from support.command_words import parsed
 
-LEAVES = {leaf.path: leaf for leaf in leaves()}
 ODD = '-it\'s $HOME; "x" `y`\n'
 """A group or an id may be called so."""
-
-
-def parsed(words: Command) -> dict[str, Any]:
-    """Return what the real command makes of its words, without what nobody said."""
-    path = next(
-        " ".join(words[:length])
-        for length in range(min(3, len(words)), 0, -1)
-        if " ".join(words[:length]) in LEAVES
-    )
-    click = LEAVES[path].click
-    context = click.make_context(path, list(words[len(path.split()) :]))
-    said = {
-        name: value
-        for name, value in context.params.items()
-        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-    }
-    return {"path": path, **said}
 
 
 CHANGES: list[tuple[CommandLine, dict[str, Any]]] = [

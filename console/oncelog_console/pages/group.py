@@ -11,6 +11,7 @@ from oncelog import TopicPartition
 from oncelog_cli.documents.answer import Failure
 from oncelog_cli.documents.groups import described_groups
 from oncelog_cli.documents.offsets import held_offsets
+from oncelog_console import commands
 from oncelog_console.chart import Chart, Line, Mark, line_chart
 from oncelog_console.group_log import KnownLog, Pending
 from oncelog_console.history import (
@@ -274,9 +275,9 @@ async def show(visit: Visit) -> Page:
         failures += await unknown_ends(visit, described)
     log = visit.console.group_logs.look(name)
     view = view_of(looked, described, failures, visit.seen, history.of(name), log, now_ms)
-    command = ("groups", "describe", name)
+    words = commands.command("groups describe", name)
     asked_ms = now_ms if described is not None else visit.seen.groups.asked_ms
-    return Page(name, "group.html", view, command, answer, asked_ms)
+    return Page(name, "group.html", view, words, answer, asked_ms)
 
 
 async def unknown_ends(visit: Visit, described: Mapping[str, Any]) -> list[Failure]:

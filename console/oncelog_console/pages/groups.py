@@ -11,6 +11,7 @@ from oncelog import TopicPartition
 from oncelog.admin.group_results import GROUP_STATES
 from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.documents.groups import described_groups
+from oncelog_console import commands
 from oncelog_console.chart import sparkline
 from oncelog_console.filters import NameFilter, name_filter
 from oncelog_console.history import Behind, GroupHistory, History, Trend, trend_of
@@ -50,8 +51,9 @@ class GroupFilter:
     @property
     def command(self) -> Command:
         """Return the command that lists the same groups; it knows no order and no pages."""
-        state = ("--state", self.state) if self.state else ()
-        return ("groups", "list", *self.name.words, *state)
+        return commands.command(
+            "groups list", *self.name.patterns, regex=self.name.is_set, state=self.state or None
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.documents.producers import described_producers
 from oncelog_cli.group_offsets import Chosen, parse_partitions
+from oncelog_console import commands
 from oncelog_console.page import ANSWER_MS, BadRequestError, Command, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 
@@ -52,16 +53,13 @@ class ProducersAsked:
         """Return the command that shows the same."""
         if not self.is_asked:
             return ()
-        words = [
-            "producers",
-            "describe",
-            *((self.topic,) if self.topic else (EVERYWHERE, "--regex")),
-        ]
-        if self.only_open:
-            words.append("--open")
-        if self.producer_id is not None:
-            words += ["--producer-id", str(self.producer_id)]
-        return tuple(words)
+        return commands.command(
+            "producers describe",
+            self.topic or EVERYWHERE,
+            regex=not self.topic,
+            open=self.only_open,
+            producer_id=self.producer_id,
+        )
 
     def address(self, **changed: object) -> str:
         """Return the address of the page with some of this changed."""

@@ -10,6 +10,7 @@ from oncelog_cli.documents.answer import Failure
 from oncelog_cli.documents.groups import described_groups
 from oncelog_cli.documents.partitions import partition_row
 from oncelog_cli.documents.topics import described_topics
+from oncelog_console import commands
 from oncelog_console.page import BadRequestError, NotFoundError, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 
@@ -158,8 +159,8 @@ async def show(visit: Visit) -> Page:
         tuple(answer.notes),
         await readers_of(visit, name) if tab == "consumers" else None,
     )
-    command = ("topics", "describe", name, *(("--configs",) if every else ()))
-    return Page(name, "topic.html", view, command, answer, asked_ms=visit.seen.log_dirs.asked_ms)
+    words = commands.command("topics describe", name, configs=every)
+    return Page(name, "topic.html", view, words, answer, asked_ms=visit.seen.log_dirs.asked_ms)
 
 
 async def readers_of(visit: Visit, name: str) -> Readers:

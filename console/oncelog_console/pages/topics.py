@@ -10,18 +10,19 @@ from urllib.parse import urlencode
 from oncelog.admin.results import TopicDescription
 from oncelog_cli.documents.answer import Answer
 from oncelog_cli.documents.topics import topic_row
+from oncelog_console import commands
 from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
 from oncelog_console.page import BadRequestError, Command, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 
 PAGE_ROWS = 100
 STATES = {
-    "under_replicated": "--under-replicated",
-    "leaderless": "--unavailable",
-    "under_min_isr": "--under-min-isr",
-    "at_min_isr": "--at-min-isr",
+    "under_replicated": "under_replicated",
+    "leaderless": "unavailable",
+    "under_min_isr": "under_min_isr",
+    "at_min_isr": "at_min_isr",
 }
-"""A filter by state is a field that is not 0, and an option of the command."""
+"""A filter by state is a field that is not 0, and a flag of the command."""
 SORTS = ("topic", "partition_count", "size_bytes", "rate", "replication_factor")
 """Fields that topics are sorted by."""
 
@@ -56,12 +57,14 @@ class TopicFilter:
     @property
     def command(self) -> Command:
         """Return the command that lists the same topics; it knows no order and no pages."""
-        words = ["topics", "list", *self.name.words]
-        if self.internal:
-            words.append("--internal")
-        if self.state:
-            words.append(STATES[self.state])
-        return tuple(words)
+        flags = {STATES[self.state]: True} if self.state else {}
+        return commands.command(
+            "topics list",
+            *self.name.patterns,
+            regex=self.name.is_set,
+            internal=self.internal,
+            **flags,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.documents.producers import described_producers
 from oncelog_cli.documents.transactions import described_transactions
 from oncelog_cli.group_offsets import Chosen
+from oncelog_console import commands
 from oncelog_console.page import ANSWER_MS, NotFoundError, Page, PageRoute, Visit
 from oncelog_console.pages.group import leaders_of
 from oncelog_console.pages.transactions import (
@@ -182,9 +183,9 @@ async def show(visit: Visit) -> Page:
         marks,
         () if described is None else waits_for(described, marks),
     )
-    command = ("transactions", "describe", name)
+    words = commands.command("transactions describe", name)
     asked_ms = visit.now_ms if described is not None else visit.seen.transactions.asked_ms
-    return Page(name, "transaction.html", view, command, answer, asked_ms)
+    return Page(name, "transaction.html", view, words, answer, asked_ms)
 
 
 PAGES = (PageRoute("/transactions/{id:path}", show),)

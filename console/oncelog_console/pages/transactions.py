@@ -18,6 +18,7 @@ from oncelog_cli.documents.transactions import (
     listed_transactions,
 )
 from oncelog_cli.group_offsets import duration_ms
+from oncelog_console import commands
 from oncelog_console.chart import bar
 from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
 from oncelog_console.page import ANSWER_MS, BadRequestError, Command, Page, PageRoute, Visit
@@ -69,13 +70,14 @@ class TransactionFilter:
     def command(self) -> Command:
         """Return the command that shows the same; it knows no pages."""
         if self.tab == "hanging":
-            return ("transactions", "find-hanging")
-        words = ["transactions", "list", *self.name.words]
-        for state in TABS[self.tab]:
-            words += ["--state", state]
-        if self.older:
-            words += ["--older-than", self.older]
-        return tuple(words)
+            return commands.command("transactions find-hanging")
+        return commands.command(
+            "transactions list",
+            *self.name.patterns,
+            regex=self.name.is_set,
+            state=TABS[self.tab],
+            older_than=self.older or None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,20 @@ class TransactionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class HangingRow:
+    """One that hangs: its row of ``transactions find-hanging``, and the command that ends it."""
+
+    row: Mapping[str, Any]
+    abort: Command
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionsView:
     """The view of the page."""
 
     chosen: TransactionFilter
     rows: tuple[TransactionRow, ...]
-    hanging: tuple[Mapping[str, Any], ...]
-    """Rows of ``transactions find-hanging``."""
+    hanging: tuple[HangingRow, ...]
     count: int
     first: int
     pages: int
@@ -267,7 +276,10 @@ async def show_hanging(visit: Visit, chosen: TransactionFilter) -> Page:
     answer = None
     if chosen.look:
         answer = await hanging_transactions(visit.admin, max_timeout_ms=TRANSACTION_TIMEOUT_MS_MAX)
-    rows = () if answer is None else tuple(answer.document["transactions"])
+    rows = tuple(
+        HangingRow(row, abort_command(row))
+        for row in (() if answer is None else answer.document["transactions"])
+    )
     view = TransactionsView(
         chosen,
         (),
@@ -286,6 +298,14 @@ async def show_hanging(visit: Visit, chosen: TransactionFilter) -> Page:
         answer,
         None if answer is None else visit.now_ms,
     )
+
+
+def abort_command(row: Mapping[str, Any]) -> Command:
+    """Return the command that ends a transaction that hangs."""
+    line = commands.abort_transaction(
+        row["topic"], row["partition"], row["producer_id"], row["start_offset"]
+    )
+    return line.words
 
 
 PAGES = (PageRoute(ADDRESS, show),)

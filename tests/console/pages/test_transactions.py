@@ -150,7 +150,8 @@ async def test_what_hangs_is_found_when_somebody_wants_it(
     assert document["transactions"] == as_json(answer.document["transactions"])
     page = (await browser.get("/transactions?tab=hanging&look=1")).text
     assert '<a href="/topics/orders/0/0">0</a>' in page, "where it begins"
-    assert "transactions abort --topic orders --partition 0 --producer-id 900" in page
+    words = ("transactions", "abort", "--topic", "orders", "--partition", "0")
+    assert " ".join(words) + " --producer-id 900 --start-offset 0 --yes" in page
     assert "no coordinator knows this producer" in page
 
 
