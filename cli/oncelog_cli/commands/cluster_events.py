@@ -7,12 +7,14 @@ code is then 1. While events are followed it is asked again and told of once.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.documents.events import described_events, event_rows, last
+from oncelog_cli.documents.events import chosen_events, described_events, event_rows, last
+from oncelog_cli.offset_range import parse_time
 from oncelog_cli.options import Format, OnlyBrokersOption, UsageError
 from oncelog_cli.render import Column, Output, human_time
 from oncelog_cli.runner import run
@@ -50,6 +52,18 @@ def events(
         list[str] | None,
         typed.Option("--event", metavar="NAME", help="Only events of this name; repeatable."),
     ] = None,
+    topic: Annotated[
+        str | None, typed.Option("--topic", "-t", metavar="NAME", help="Only events of this topic.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typed.Option(
+            "--since", metavar="WHEN", help="Only from then on: a time, or a duration such as 1h."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typed.Option("--until", metavar="WHEN", help="Only what was before.")
+    ] = None,
     number: Annotated[
         int | None,
         typed.Option("--number", "-n", min=0, metavar="N", help="Only the last so many."),
@@ -66,16 +80,39 @@ def events(
     if follow and output.format in (Format.JSON, Format.YAML):
         raise UsageError("--follow has no end, and JSON is one document: use --format tsv")
     if follow:
-        run(_follow(cluster.servers, broker, name, number, output))
+        if since is not None or until is not None:
+            raise UsageError("--follow goes on from the last events: without --since and --until")
+        run(_follow(cluster.servers, broker, name, topic, number, output))
         return
-    answer = cluster.ask(lambda admin: described_events(admin, broker, names=name, number=number))
+    since_ms, until_ms = _time("--since", since), _time("--until", until)
+    answer = cluster.ask(
+        lambda admin: described_events(
+            admin,
+            broker,
+            names=name,
+            number=number,
+            topic=topic,
+            since_ms=since_ms,
+            until_ms=until_ms,
+        )
+    )
     output.show(COLUMNS, output.document_of(answer))
+
+
+def _time(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = parse_time(text, int(time.time() * 1000))
+    if found is None:
+        raise UsageError(f"{option} {text!r}: must be a time such as 2026-11-21T12:00:00Z, or 1h")
+    return found
 
 
 async def _follow(
     servers: str,
     brokers: list[int] | None,
     names: list[str] | None,
+    topic: str | None,
     number: int | None,
     output: Output,
 ) -> None:
@@ -102,7 +139,7 @@ async def _follow(
                 if answer.missed:
                     output.note(f"broker {answer.broker_id} has forgotten {answer.missed} events")
             places |= {each.broker_id: each.position for each in found if each.position is not None}
-            for row in last(event_rows(found), number):
+            for row in last(chosen_events(event_rows(found), topic=topic), number):
                 _print_row(row, output)
             number = None
             await asyncio.sleep(PAUSE_S)

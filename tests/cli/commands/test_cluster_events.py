@@ -65,6 +65,31 @@ async def test_filters(cluster: AdminCluster) -> None:
     assert (await events(cluster, "-n", "0", "--json")).document["events"] == []
 
 
+async def test_times_and_topics(cluster: AdminCluster) -> None:
+    shown = await events(cluster, "--since", "1970-01-01T00:00:01Z", "--json")
+    assert [row["name"] for row in shown.document["events"]] == ["isr_changed", "leader_changed"]
+    shown = await events(cluster, "--until", "1970-01-01T00:00:01Z", "--json")
+    assert [row["name"] for row in shown.document["events"]] == ["leader_began"]
+    assert (await events(cluster, "--since", "1h", "--json")).document["events"] == []
+    assert len((await events(cluster, "--topic", "t", "--json")).document["events"]) == 3
+    assert (await events(cluster, "--topic", "other", "--json")).document["events"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--since", "soon"], "--since 'soon': must be a time"),
+        (["--follow", "--since", "1h"], "without --since"),
+    ],
+)
+async def test_times_that_make_no_sense(
+    cluster: AdminCluster, arguments: list[str], said: str
+) -> None:
+    shown = await events(cluster, *arguments)
+    assert shown.code == 2
+    assert said in shown.err
+
+
 async def test_a_broker_that_does_not_answer(cluster: AdminCluster) -> None:
     cluster.rule(ApiKey.DESCRIBE_EVENTS, Action.ERROR, error=RequestTimedOutError, broker=1)
     shown = await events(cluster, "--json")
@@ -78,7 +103,7 @@ async def test_followed_without_end(
 ) -> None:
     monkeypatch.setattr(cluster_events, "PAUSE_S", 0.01)
     output = Output("cluster events", Format.TABLE)
-    follow = cluster_events._follow(cluster.bootstrap, None, None, 1, output)
+    follow = cluster_events._follow(cluster.bootstrap, None, None, "t", 1, output)
     told = ""
 
     async def until(word: str) -> None:
@@ -92,9 +117,10 @@ async def test_followed_without_end(
         await until("leader_changed")
         cluster.rule(ApiKey.DESCRIBE_EVENTS, Action.ERROR, error=RequestTimedOutError, broker=1)
         cluster.events[1].add(happened("topic_created", 4_000, topic="new"))
-        await until("topic_created")
+        cluster.events[1].add(happened("topic_grew", 4_001, topic="t"))
+        await until("topic_grew")
     following.cancel()
-    assert [line.split()[2] for line in told.splitlines()] == ["leader_changed", "topic_created"]
+    assert [line.split()[2] for line in told.splitlines()] == ["leader_changed", "topic_grew"]
 
 
 async def test_a_document_has_an_end(cluster: AdminCluster) -> None:

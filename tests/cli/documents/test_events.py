@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oncelog import Admin
 from oncelog_broker.server.event_history import EventHistory
-from oncelog_cli.documents.events import described_events, last
+from oncelog_cli.documents.events import (
+    chosen_events,
+    described_events,
+    last,
+    partition_of,
+    topic_of,
+)
 from oncelog_protocol.errors import RequestTimedOutError
 from oncelog_protocol.messages.base import ApiKey
 from support.fake_cluster import Action, FakeCluster
@@ -31,3 +39,32 @@ def test_the_last_ones() -> None:
     assert last(rows, None) == rows
     assert last(rows, 1) == [{"n": 2}]
     assert (last(rows, 0), last(rows, 5)) == ([], rows)
+
+
+@pytest.mark.parametrize(
+    ("fields", "topic", "partition"),
+    [
+        ({"partition": "a-b-3"}, "a-b", "a-b-3"),
+        ({"topic": "t", "partition": 4}, "t", "t-4"),
+        ({"topic": "t", "partitions": 4}, "t", None),
+        ({"partitions": "a-1, b-2"}, None, None),
+        ({"partition": 4}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_what_an_event_is_about(
+    fields: dict[str, object], topic: str | None, partition: str | None
+) -> None:
+    row = {"fields": fields}
+    assert (topic_of(row), partition_of(row)) == (topic, partition)
+
+
+def test_events_are_chosen_in_their_order() -> None:
+    rows = [
+        {"broker_id": n % 2, "name": "x", "timestamp_ms": n, "fields": {"topic": "t"}}
+        for n in range(5)
+    ]
+    assert chosen_events(rows) == rows
+    chosen = chosen_events(rows, brokers=[1], names=["x"], topic="t", since_ms=1, until_ms=3)
+    assert chosen == [rows[1]]
+    assert chosen_events(rows, names=["y"]) == []
