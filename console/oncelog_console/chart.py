@@ -242,12 +242,13 @@ def _scale(highest: float, *, whole: bool) -> tuple[float, list[float]]:
     return step * count, [step * number for number in range(count + 1)]
 
 
-def _times(since_ms: int, until_ms: int) -> list[int]:
-    """Return round times (UTC) for the axis."""
+def time_ticks(since_ms: int, until_ms: int) -> list[tuple[int, str]]:
+    """Return round times for an axis, each with its text (UTC)."""
     span_ms = until_ms - since_ms
     step_ms = next((step for step in STEPS_MS if span_ms / step <= TICKS_X_MAX), STEPS_MS[-1])
     first_ms = -(-since_ms // step_ms) * step_ms
-    return list(range(first_ms, until_ms + 1, step_ms))[: TICKS_X_MAX + 1]
+    times = list(range(first_ms, until_ms + 1, step_ms))[: TICKS_X_MAX + 1]
+    return [(at_ms, _clock(at_ms, step_ms)) for at_ms in times]
 
 
 def _clock(at_ms: int, step_ms: int) -> str:
@@ -261,14 +262,10 @@ def _axes(root: ET.Element, plane: _Plane, ticks: Sequence[float], unit: Unit) -
         y = plane.y(value)
         draw_line(axes, (plane.left, y), (plane.right, y), "grid")
         draw_text(axes, plane.left - 8, y + 4, figure_text(value, unit), "tick", anchor="end")
-    times = _times(plane.since_ms, plane.until_ms)
-    step_ms = times[1] - times[0] if len(times) > 1 else plane.until_ms - plane.since_ms
-    for at_ms in times:
+    for at_ms, clock in time_ticks(plane.since_ms, plane.until_ms):
         x = plane.x(at_ms)
         draw_line(axes, (x, plane.bottom), (x, plane.bottom + 4), "tick-line")
-        label = draw_text(
-            axes, x, plane.bottom + 18, _clock(at_ms, step_ms), "tick", anchor="middle"
-        )
+        label = draw_text(axes, x, plane.bottom + 18, clock, "tick", anchor="middle")
         label.set("data-ms", str(at_ms))
     draw_text(axes, plane.right + 24, plane.bottom + 18, "UTC", "tick zone")
     draw_text(axes, plane.left, plane.top - 5, unit, "tick unit")

@@ -70,6 +70,7 @@ class Renderer:
                 "bytes": size_text,
                 "command": command_text,
                 "duration": duration_text,
+                "iso": iso,
                 "number": number_text,
                 "per_second": per_second_text,
                 "segment": segment,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oncelog_console.page import ChangeRoute, PageRoute, PlainRoute, StreamRoute
 from oncelog_console.pages import (
     brokers,
+    events,
     find,
     group,
     groups,
@@ -28,6 +29,7 @@ PAGES: tuple[PageRoute, ...] = (
     *transaction.PAGES,
     *producers.PAGES,
     *log.PAGES,
+    *events.PAGES,
     *brokers.PAGES,
     *find.PAGES,
     *settings.PAGES,
