@@ -20,7 +20,7 @@ from oncelog_cli.documents.cluster import min_insync_replicas
 from oncelog_cli.documents.events import described_events
 from oncelog_cli.documents.groups import described_groups, listed_groups
 from oncelog_cli.documents.transactions import listed_transactions
-from oncelog_console.rates import TopicRates
+from oncelog_console.rates import TopicRates, last_committed
 from oncelog_console.snapshot import Fact, Snapshot
 from oncelog_protocol.errors import OncelogError
 from oncelog_runtime.clock import WallClock
@@ -215,7 +215,8 @@ class Poller:
             snapshot = replace(snapshot, brokers_seen_ms={**snapshot.brokers_seen_ms, **alive})
         if name == "log_dirs" and dirs.value is not None and not dirs.error:
             self._rates.look(asyncio.get_running_loop().time(), dirs.value, snapshot.topics.value)
-            snapshot = replace(snapshot, rates=self._rates.known())
+            committed = last_committed(snapshot.committed, dirs.value, snapshot.topic_list)
+            snapshot = replace(snapshot, rates=self._rates.known(), committed=committed)
         if name in ("cluster", "topics", "log_dirs", "min_isr"):
             snapshot = snapshot.judged()
         self._snapshot = snapshot

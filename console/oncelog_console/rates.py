@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from oncelog import TopicPartition
 from oncelog.admin.results import LogDirDescription, TopicDescription
 from oncelog_console.snapshot import Rate
 
@@ -58,6 +59,30 @@ class TopicRates:
             trend.append(rate)
             known[name] = Rate(rate, max(0, held - before[name][1]) / seconds, tuple(trend))
         self._known = known
+
+
+def last_committed(
+    before: Mapping[TopicPartition, int],
+    log_dirs: Sequence[LogDirDescription],
+    topics: Sequence[TopicDescription],
+) -> dict[TopicPartition, int]:
+    """Return the high watermark of each partition, as its leader has told it last.
+
+    :param before: what was known at the look before; it holds where no leader tells anything now.
+    """
+    told = {
+        (item.broker_id, replica.partition): replica.high_watermark
+        for item in log_dirs
+        for replica in item.replicas
+    }
+    found = {}
+    for topic in topics:
+        for item in topic.partitions:
+            tp = TopicPartition(topic.topic, item.partition)
+            mark = told.get((item.leader, tp), before.get(tp))
+            if mark is not None:
+                found[tp] = mark
+    return found
 
 
 def sums_of(log_dirs: Sequence[LogDirDescription], topics: Sequence[TopicDescription]) -> Sums:

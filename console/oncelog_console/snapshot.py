@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from oncelog import TopicPartition
 from oncelog.admin.results import ClusterDescription, LogDirDescription, TopicDescription
 from oncelog_cli.documents.answer import Answer, Failure, Row
 from oncelog_cli.health import ClusterSnapshot, HealthCheck, HealthLimits, Status, check_all, worst
@@ -65,6 +66,8 @@ class Snapshot:
     """When each broker was last listed as alive, by id."""
     rates: Mapping[str, Rate] = field(default_factory=dict)
     """So much comes in, by topic; a topic that was looked at once has none."""
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The high watermark that the last leader of each partition told, also one that is away now."""
 
     @property
     def status(self) -> Status | None:
@@ -136,6 +139,7 @@ def seen_by(snapshot: Snapshot, visible: Visible | None) -> Snapshot:
         ),
         events=_part(snapshot.events, lambda answer: answer if visible.cluster else None),
         rates={name: rate for name, rate in snapshot.rates.items() if name in visible.topics},
+        committed={tp: n for tp, n in snapshot.committed.items() if tp.topic in visible.topics},
     )
     return seen.judged()
 

@@ -9,7 +9,7 @@ from oncelog.admin.results import (
     ReplicaDescription,
     TopicDescription,
 )
-from oncelog_console.rates import POINTS, TopicRates, sums_of
+from oncelog_console.rates import POINTS, TopicRates, last_committed, sums_of
 
 TOPICS = (TopicDescription("t", partitions=(PartitionDescription(0, 1, 0, (1, 2), (1, 2), ()),)),)
 
@@ -45,3 +45,12 @@ def test_a_trend_is_bounded_and_ends_with_its_topic() -> None:
     assert len(rates.known()["t"].trend) == POINTS
     rates.look(1000.0, [], ())
     assert rates.known() == {}
+
+
+def test_what_a_leader_told_last_is_remembered() -> None:
+    tp = TopicPartition("t", 0)
+    known = last_committed({}, [*held(100, 0), *held(90, 0, broker=2)], TOPICS)
+    assert known == {tp: 100}
+    assert last_committed(known, held(90, 0, broker=2), TOPICS) == {tp: 100}, "no leader tells"
+    assert last_committed(known, held(40, 0), TOPICS) == {tp: 40}, "a new leader has fewer"
+    assert last_committed(known, held(100, 0), ()) == {}, "the topic is gone"
