@@ -20,7 +20,7 @@ Option = str | int | bool | None | Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """A command line that changes something, with what it reads from standard input."""
+    """It is a command line that changes something, with what it reads from standard input."""
 
     words: Command
     stdin: str = ""
