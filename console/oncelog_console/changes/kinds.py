@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from oncelog_console.changes import configs, topics
+from oncelog_console.changes import configs, groups, records, topics
 from oncelog_console.changes.change import ChangeKind, ClusterChange, FormError
 
 KINDS: Mapping[str, ChangeKind] = {
     kind.name: kind
-    for module in (configs, topics)
+    for module in (records, configs, topics, groups)
     for kind in module.KINDS
 }
 
