@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from oncelog_console.changes import configs, groups, records, topics
+from oncelog_console.changes import configs, groups, leaders, records, topics, transactions
 from oncelog_console.changes.change import ChangeKind, ClusterChange, FormError
 
 KINDS: Mapping[str, ChangeKind] = {
     kind.name: kind
-    for module in (records, configs, topics, groups)
+    for module in (records, configs, topics, leaders, groups, transactions)
     for kind in module.KINDS
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from oncelog_protocol.messages.transaction_admin import (
     DescribedWriter,
 )
 from oncelog_protocol.messages.transactions import TxnTopic
-from oncelog_protocol.records.builder import encode_batch
-from oncelog_protocol.types import Acks, TopicPartition
+from oncelog_protocol.types import TopicPartition
 from support.admin_cluster import AdminCluster, KnownTransaction
 from support.cluster import Cluster
 from support.hand_producer import all_marked
+from support.hanging import hang
 from support.shell import Shown, oncelog
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -203,22 +202,6 @@ async def test_fence(cluster: AdminCluster) -> None:
 # ------------------------------------------------------------------------------ real brokers
 
 
-def hang(cluster: Cluster, topic: str, producer_id: int) -> None:
-    """Append the beginning of a transaction of which no coordinator hears."""
-    partition = cluster.brokers[1].replicas.partition(TopicPartition(topic, 0))
-    batch = encode_batch(
-        [b"hangs"],
-        timestamps=LONG_AGO_MS,
-        producer_id=producer_id,
-        producer_epoch=3,
-        base_sequence=0,
-        transactional=True,
-    )
-    guard = partition.log.producers.take_guard(producer_id, 3)
-    now_s = asyncio.get_running_loop().time()
-    partition.append_as_leader(memoryview(batch), Acks.ALL, now_s, guard)
-
-
 async def consumed(cluster: Cluster, *arguments: str) -> list[str]:
     await all_marked(cluster)
     shown = await oncelog("consume", "t", "--until-end", *arguments, bootstrap=cluster.bootstrap)
@@ -299,7 +282,7 @@ async def test_an_open_transaction_is_seen_and_shut_out(tmp_path: Path) -> None:
 async def test_a_hanging_transaction_is_found_and_ended(tmp_path: Path) -> None:
     async with Cluster(tmp_path, transaction_state_log_replication_factor=1) as cluster:
         await cluster.create_topic("t", partitions=1)
-        hang(cluster, "t", 99_000)
+        hang(cluster, "t", 0, b"hangs", producer_id=99_000)
         shown = await oncelog("produce", "t", stdin=b"behind\n", bootstrap=cluster.bootstrap)
         assert shown.code == 0
         assert await consumed(cluster) == []
