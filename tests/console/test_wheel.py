@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.network import why_not
 from support.house import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
@@ -47,3 +50,27 @@ def test_what_the_console_serves_is_in_the_wheel(wheel: Path) -> None:
     there = served(ROOT / "console" / PACKAGE)
     assert "static/htmx.min.js" in there
     assert served(wheel / PACKAGE) == there
+
+
+def test_it_works_without_a_network(wheel: Path) -> None:
+    """The console of the wheel runs where there is nothing but the loopback address."""
+    reason = why_not()
+    if reason is not None:
+        (pytest.fail if os.environ.get("CI") and os.geteuid() == 0 else pytest.skip)(reason)
+    program = Path(__file__).with_name("offline_program.py")
+    inside = f"ip link set lo up && exec {shlex.join([sys.executable, str(program)])}"
+    environment = {**os.environ, "PYTHONPATH": str(wheel)}
+    done = subprocess.run(
+        ["unshare", "--net", "/bin/sh", "-c", inside],
+        env=environment,
+        cwd=wheel,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert set(seen.values()) == {200}, seen
+    names = {each.partition("?")[0] for each in seen}
+    assert {"/static/console.css", "/static/htmx.min.js", "/static/page.js"} <= names

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EXAMPLES", "Example"]
+__all__ = ["EXAMPLES", "Example", "pictures"]
+
+KINDS = ("", "-dark", "-phone")
+"""A page's pictures are told apart by the ends of their names: light and wide, dark, of a phone."""
 
 
 @dataclass(frozen=True)
@@ -16,13 +19,16 @@ class Example:
     """As the page is registered."""
     path: str
     name: str
-    """Of its picture."""
+    """Of its pictures."""
+    shown: str = "#main"
+    """A picture of it is taken when this is there."""
 
 
 EXAMPLES = (
     Example("/", "/", "overview"),
     Example("/topics", "/topics", "topics"),
     Example("/topics/{topic}", "/topics/orders", "topic"),
+    Example("/topics/{topic}/{partition}/log", "/topics/orders/3/log", "log"),
     Example("/brokers", "/brokers", "brokers"),
     Example("/brokers/{broker}", "/brokers/1", "broker"),
     Example("/groups", "/groups", "groups"),
@@ -30,6 +36,12 @@ EXAMPLES = (
     Example("/transactions", "/transactions", "transactions"),
     Example("/transactions/{id:path}", "/transactions/payments-1", "transaction"),
     Example("/producers", "/producers?topic=payments", "producers"),
+    Example("/events", "/events", "events"),
     Example("/settings", "/settings", "settings"),
     Example("/find", "/find?q=a", "find"),
 )
+
+
+def pictures() -> dict[str, tuple[Example, str]]:
+    """Return every picture by the name of its file, with what it shows and its kind."""
+    return {f"{each.name}{kind}.png": (each, kind) for each in EXAMPLES for kind in KINDS}

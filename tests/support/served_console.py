@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from oncelog_cli.local.console import HOST
 from oncelog_console.app import ConsoleApp
 from oncelog_console.clients import ClusterClients
 from oncelog_console.console import Console
-from oncelog_console.settings import HOST, ConsoleSettings
+from oncelog_console.settings import ConsoleSettings
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SystemEntropy
 from oncelog_runtime.http_port import HttpPort

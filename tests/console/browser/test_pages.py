@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
+from console.pictures import BYTES_MAX, take
 from oncelog_console.pages import PAGES
 from support.browser import PHONE, People, inaccessible
-from support.console_pages import EXAMPLES, Example
+from support.console_pages import EXAMPLES, Example, pictures
 from support.seeded_cluster import seeded_cluster
 from support.served_console import Served, served_console
 
@@ -49,6 +51,14 @@ async def test_it_can_be_read_without_script(
     assert await page.locator("main h1").inner_text() == said
     wide = await page.evaluate("document.documentElement.scrollWidth")
     assert wide <= PHONE[0], "a telephone shows it without scrolling to the side"
+
+
+async def test_pictures_of_it_are_small(people: People, console: Served, tmp_path: Path) -> None:
+    """One is taken as `make screenshots` takes all of them."""
+    example, kind = pictures()["topic-dark.png"]
+    file = tmp_path / "topic-dark.png"
+    assert 10_000 < await take(people, console.origin, example, kind, file) <= BYTES_MAX
+    assert file.stat().st_size <= BYTES_MAX
 
 
 async def test_times_are_in_the_zone_that_one_chooses(people: People, console: Served) -> None:
