@@ -296,7 +296,7 @@ def _draw_gap(root: ET.Element, axis: _Axis, middle: float, gap: Gap) -> None:
     right = max(right, left + 2)
     draw_line(group, (left, middle), (right, middle), "gap").set("stroke-dasharray", "3 3")
     if right - left > 30:
-        draw_text(group, (left + right) / 2, middle - 5, "?", "label", anchor="middle")
+        draw_text(group, (left + right) / 2, middle + 14, "?", "label", anchor="middle")
 
 
 def _draw_marks(root: ET.Element, axis: _Axis, middle: float, rows: Sequence[Row]) -> None:
@@ -346,8 +346,10 @@ def _draw_mark(
         place = {"cx": coordinate(x), "cy": coordinate(middle), "r": str(MARK)}
         ET.SubElement(group, "circle", {"class": "event-mark", **place})
     draw_text(group, x, middle + 4, letter_of(rows[0]["name"]), "letter", anchor="middle")
-    words = rows[0]["name"] if len(rows) == 1 else f"{len(rows)} × {rows[0]['name']}"
+    names = {row["name"] for row in rows}
+    words = rows[0]["name"] if len(names) == 1 else kind_of(rows[0]["name"])
+    words = words if len(rows) == 1 else f"{len(rows)} × {words}"
     if with_words:
-        draw_text(group, x + MARK + 3, middle + 4, words[:24], "label")
+        draw_text(group, x + MARK + 2, middle - 5, words[:24], "label")
     elif len(rows) > 1:
         draw_text(group, x + MARK + 1, middle - 4, str(len(rows)), "label")

@@ -158,7 +158,14 @@ def test_marks_of_one_kind_that_lie_together_are_one() -> None:
     isr, leader = titles(root, "event")
     assert isr.endswith("and 3 more")
     assert leader.startswith("leader_began")
-    assert "9" in [each.text for each in root.iter("text")]
+    assert "9" in [each.text for each in root.iter("text")], "there is no room for words"
+
+
+def test_marks_of_several_names_are_named_by_their_kind() -> None:
+    began, changed = event("leader_began", 1_000), event("leader_changed", 1_001)
+    words = [each.text for each in draw([began, changed]).iter("text")]
+    assert "2 × leader" in words
+    assert "2 × leader_began" in [each.text for each in draw([began, began]).iter("text")]
 
 
 def test_a_gap_is_drawn_on_the_lane_of_its_topic() -> None:

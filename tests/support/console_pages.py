@@ -28,7 +28,7 @@ EXAMPLES = (
     Example("/", "/", "overview"),
     Example("/topics", "/topics", "topics"),
     Example("/topics/{topic}", "/topics/orders", "topic"),
-    Example("/topics/{topic}/{partition}/log", "/topics/orders/3/log", "log"),
+    Example("/topics/{topic}/{partition}/log", "/topics/payments/0/log?offset=1", "log"),
     Example("/brokers", "/brokers", "brokers"),
     Example("/brokers/{broker}", "/brokers/1", "broker"),
     Example("/groups", "/groups", "groups"),

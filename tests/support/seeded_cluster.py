@@ -6,12 +6,16 @@ Its contents are always the same, so that pages that show it can be compared, an
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from oncelog import Admin, Consumer, Producer, TopicPartition
 from oncelog.testing import AsyncCluster
+from oncelog_runtime.clock import SystemWallClock
+from support.happened import happened
 
 __all__ = ["Seeded", "seeded_cluster"]
 
@@ -50,6 +54,7 @@ async def seeded_cluster(brokers: int = 3) -> AsyncIterator[Seeded]:
         replicas = min(brokers, 3)
         for topic, partitions in (("orders", PARTITIONS), ("payments", 3), ("audit", 1)):
             await cluster.create_topic(topic, partitions=partitions, replication_factor=replicas)
+        tell_a_story(cluster)
         await write_orders(cluster.bootstrap)
         await read_some(cluster.bootstrap)
         await write_payments(cluster.bootstrap, stack)
@@ -60,6 +65,38 @@ async def seeded_cluster(brokers: int = 3) -> AsyncIterator[Seeded]:
         await reader.commit()
         admin = await stack.enter_async_context(Admin(cluster.bootstrap))
         yield Seeded(cluster, admin)
+
+
+STORY: tuple[tuple[int, int, int, str, dict[str, Any]], ...] = (
+    (900, 1, logging.INFO, "controller_elected", {"controller_epoch": 1}),
+    (890, 1, logging.INFO, "broker_serves", {}),
+    (889, 2, logging.INFO, "broker_serves", {}),
+    (888, 3, logging.INFO, "broker_serves", {}),
+    (870, 1, logging.INFO, "topic_created", {"topic": "orders", "partitions": PARTITIONS}),
+    (860, 1, logging.INFO, "topic_created", {"topic": "payments", "partitions": 3}),
+    (850, 3, logging.INFO, "leader_began", {"partition": "orders-3", "leader_epoch": 0}),
+    (420, 1, logging.WARNING, "broker_suspected", {"broker_id": 3}),
+    (419, 1, logging.INFO, "leader_changed",
+     {"partition": "orders-3", "before": 3, "leader": 2, "leader_epoch": 1, "isr": [1, 2]}),
+    (418, 2, logging.INFO, "leader_began", {"partition": "orders-3", "leader_epoch": 1}),
+    (410, 2, logging.INFO, "isr_changed",
+     {"partition": "payments-1", "before": [1, 2, 3], "after": [1, 2]}),
+    (300, 3, logging.INFO, "broker_serves", {}),
+    (290, 2, logging.INFO, "isr_changed",
+     {"partition": "payments-1", "before": [1, 2], "after": [1, 2, 3]}),
+    (200, 3, logging.INFO, "leader_began", {"partition": "orders-3", "leader_epoch": 4}),
+    (90, 1, logging.INFO, "group_generation_began", {"group": "billing", "generation": 2}),
+)  # fmt: skip
+"""So many seconds ago, where, how bad, what, and with which fields."""
+
+
+def tell_a_story(cluster: AsyncCluster) -> None:
+    """Let brokers remember what has happened: those for tests have nobody who records it."""
+    histories = {broker.broker_id: broker.events for broker in cluster.core.running()}
+    now_ms = SystemWallClock().now_ms()
+    for ago_s, broker_id, level, name, fields in STORY:
+        if broker_id in histories:
+            histories[broker_id].add(happened(name, now_ms - ago_s * 1000, level, **fields))
 
 
 async def write_orders(bootstrap: str) -> None:
