@@ -22,3 +22,7 @@ def test_bytes_cost_in_proportion() -> None:
 
 def test_a_change_of_the_cluster_costs_more_than_a_question() -> None:
     assert price(ApiKey.CREATE_TOPICS, 0) > price(ApiKey.METADATA, 0) > PRICE
+
+
+def test_headers_of_batches_cost_more_than_what_memory_knows() -> None:
+    assert price(ApiKey.DESCRIBE_LOG, 0) > 10 * price(ApiKey.DESCRIBE_LOG_DIRS, 0)
