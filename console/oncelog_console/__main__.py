@@ -108,7 +108,13 @@ async def _serve(
         http = HttpPort(
             ConsoleApp(console, lambda: http.address[1], tls=tls is not None), tls, headers=()
         )
-        await http.start(settings.host, settings.port)
+        try:
+            await http.start(settings.host, settings.port)
+        except OSError as error:
+            raise UsageError(
+                f"{settings.host}:{settings.port} cannot be listened on: {error.strerror}. Remedy:"
+                " another --port; 0 takes a free one"
+            ) from None
         scheme = "http" if tls is None else "https"
         address = f"{scheme}://{address_text(*http.address)}"
         print(f"console listening on {address}", flush=True)

@@ -19,7 +19,7 @@ from support.served_console import served_console
 from support.tools import tool
 
 BYTES_MAX = 80_000
-HEIGHT_MAX = {"": 720, "-dark": 720, "-phone": 844}
+HEIGHT_MAX = {"": 620, "-dark": 620, "-phone": 844}
 CONTENT_END = """() => Math.max(...[...document.querySelectorAll("main, main *")]
   .map((each) => each.getBoundingClientRect().bottom))"""
 MARGIN = 24

@@ -17,7 +17,19 @@ from packaging.utils import canonicalize_name
 from support.house import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = ("broker", "local", "demo", "spark", "arrow", "lz4", "zstd", "testing", "oidc", "otel")
+EXTRAS = (
+    "broker",
+    "console",
+    "local",
+    "demo",
+    "spark",
+    "arrow",
+    "lz4",
+    "zstd",
+    "testing",
+    "oidc",
+    "otel",
+)
 LIGHT = ""
 """The installation without an extra."""
 

@@ -22,7 +22,13 @@ TOLERANCE = 0.25
 
 def test_the_page_states_a_size_for_every_extra() -> None:
     assert set(stated(PAGE)) == {LIGHT, *EXTRAS}
-    assert set(PROJECT["project"]["optional-dependencies"]) == {*EXTRAS, "dev", "peers", "unit"}
+    assert set(PROJECT["project"]["optional-dependencies"]) == {
+        *EXTRAS,
+        "browser",
+        "dev",
+        "peers",
+        "unit",
+    }
 
 
 @pytest.mark.parametrize("extra", [LIGHT, *EXTRAS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -51,6 +52,16 @@ def test_a_console_refuses_options_that_cannot_work(tmp_path: Path) -> None:
         "console", "--bootstrap", "127.0.0.1:9", "--token-file", str(tmp_path / "none")
     )
     assert lost.returncode == 2
+
+
+async def test_a_port_that_somebody_has_is_told_with_the_remedy(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            async with start("console", "--port", port, bootstrap=cluster.bootstrap) as process:
+                _, said = await process.communicate()
+    assert process.returncode == 2
+    assert b"Remedy: another --port; 0 takes a free one" in said
 
 
 @pytest.mark.slow
