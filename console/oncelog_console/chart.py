@@ -76,15 +76,13 @@ class Chart:
     picture: Picture
     names: tuple[str, ...]
     figures: tuple[Figures, ...]
+    """There are none unless they were asked for."""
+    is_empty: bool
+    """True: nothing at all is known of this time."""
     has_commits: bool
     """True: something is dashed."""
     left_out: int = 0
     """So many lines are not shown, as there is no room."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether nothing at all is known."""
-        return not self.figures
 
 
 # ------------------------------------------------------------------------------ lines over time
@@ -98,10 +96,13 @@ def line_chart(
     since_ms: int,
     until_ms: int,
     unit: Unit = "records",
+    with_figures: bool = False,
 ) -> Chart:
     """Return a chart of lines over the time from ``since_ms`` to ``until_ms``.
 
     Of more lines than have room those with the highest last values are shown.
+
+    :param with_figures: whether the figures are wanted as a table, too.
     """
     until_ms = max(until_ms, since_ms + 1)
     shown = [
@@ -138,7 +139,8 @@ def line_chart(
         title,
         finished(root),
         tuple(line.name for line in shown),
-        _table(shown, happened, unit),
+        _table(shown, happened, unit) if with_figures else (),
+        not shown and not happened,
         any(point.from_commits for line in shown for point in line.points),
         len(lines) - len(_highest(lines)),
     )

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from oncelog_cli.documents.answer import Answer
 from oncelog_console.clients import ClusterClients
 from oncelog_console.group_log import GroupLogs
 from oncelog_console.history import History
 from oncelog_console.poller import Poller
 from oncelog_console.sessions import Sessions
 from oncelog_console.settings import ConsoleSettings
-from oncelog_console.snapshot import Snapshot
+from oncelog_console.snapshot import Fact, Snapshot
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.tasks import Tasks
+
+GROUPS_A_TURN = 20
+"""So many groups are remembered before others have the loop."""
 
 
 class Console:
@@ -31,6 +38,8 @@ class Console:
         self.clock = clock
         self.entropy = entropy
         self.admin = clients.admin()
+        self._tasks = Tasks("console")
+        self._remembered: Fact[Answer] | None = None
         self.history = History(settings.history_ms)
         self.poller = Poller(self.admin, clock, self.history.wanted)
         self.poller.watch(self._remember)
@@ -49,6 +58,7 @@ class Console:
     async def __aexit__(self, *_: object) -> None:
         await self.sessions.close()
         await self.poller.close()
+        await self._tasks.close()
         await self.group_logs.close()
         await self.admin.close()
 
@@ -56,5 +66,15 @@ class Console:
         fact = seen.described_groups
         if fact.error:
             self.history.missed_all(self.clock.now_ms())
-        elif fact.value is not None and fact.asked_ms is not None:
-            self.history.take(fact.value, fact.asked_ms)
+        elif fact.value is not None and fact.asked_ms is not None and fact is not self._remembered:
+            self._remembered = fact
+            self._tasks.spawn("history", self._take(fact.value, fact.asked_ms))
+
+    async def _take(self, answer: Answer, asked_ms: int) -> None:
+        """Put what groups were described as into the history, without holding the loop for long."""
+        for number, row in enumerate(answer.document["groups"]):
+            self.history.saw(row, asked_ms)
+            if number % GROUPS_A_TURN == GROUPS_A_TURN - 1:
+                await asyncio.sleep(0)
+        for failure in answer.failures:
+            self.history.missed(failure.item, asked_ms)

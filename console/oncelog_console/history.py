@@ -9,6 +9,7 @@ is room for, those that people looked at first.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +17,12 @@ from math import log1p
 from typing import Any, Literal, NamedTuple
 
 from oncelog import TopicPartition
-from oncelog_cli.documents.answer import Answer
 
 POINTS_MAX = 120
-POINTS_THINNED = 90
-"""A full series is thinned to so many points at most, so that it is seldom done."""
+THINNED_SHARE = 0.75
+"""A full series is thinned to such a share of its points, so that it is seldom done."""
+POINTS_SPREAD = 24
+"""Series differ by so much in how many points they may have: not all are full at the same time."""
 GROUPS_MAX = 200
 PARTITIONS_MAX = 5_000
 """With two series of 120 points each, so many partitions take 20 MB."""
@@ -122,7 +124,8 @@ class Series:
             values.append(value)
             self._apart.append(self._broken or len(times) == 1)
             self._broken = False
-        self._drop_before(at_ms - self._keep_ms)
+        if times[0] < at_ms - self._keep_ms:
+            self._drop_before(at_ms - self._keep_ms)
         if len(times) > self._points_max:
             self._thin(at_ms)
 
@@ -160,34 +163,44 @@ class Series:
         self._commits -= max(min(self._commits, end) - first, 0)
 
     def _thin(self, now_ms: int) -> None:
-        """Keep the highest point of each stretch; stretches are longer the older they are."""
-        span = log1p(max(now_ms - self._times[0], 1) / NEAR_MS)
-        kept: list[Point] = []
-        stretch = -1
-        for point in self:
-            age = log1p(max(now_ms - point.at_ms, 0) / NEAR_MS)
-            here = int(POINTS_THINNED * self._points_max / POINTS_MAX * (1 - age / span))
-            if here != stretch or (kept and kept[-1].from_commits != point.from_commits):
-                kept.append(point)
-                stretch = here
+        """Keep the highest point of each stretch; stretches are longer the older they are.
+
+        Thousands of series may do this at about the same time: it is written for speed.
+        """
+        times, values, apart, commits = self._times, self._values, self._apart, self._commits
+        per_age = self._points_max * THINNED_SHARE / log1p((now_ms - times[0] + 1) / NEAR_MS)
+        best, gap = 0, apart[0]
+        kept: list[int] = []
+        gaps = bytearray()
+        stretch = int(per_age * log1p((now_ms - times[0]) / NEAR_MS))
+        for number in range(1, len(times)):
+            here = int(per_age * log1p((now_ms - times[number]) / NEAR_MS))
+            if here != stretch or number == commits:
+                kept.append(best)
+                gaps.append(gap)
+                best, gap, stretch = number, apart[number], here
             else:
-                best = max(kept[-1], point, key=lambda each: each.value)
-                kept[-1] = best._replace(joined=kept[-1].joined and point.joined)
-        self._times = array("q", [point.at_ms for point in kept])
-        self._values = array("d", [point.value for point in kept])
-        self._apart = bytearray(not point.joined for point in kept)
-        self._commits = sum(point.from_commits for point in kept)
+                gap |= apart[number]
+                if values[number] >= values[best]:
+                    best = number
+        kept.append(best)
+        gaps.append(gap)
+        self._commits = bisect_left(kept, commits)
+        self._times = array("q", [times[number] for number in kept])
+        self._values = array("d", [values[number] for number in kept])
+        self._apart = gaps
 
 
 class PartitionHistory:
     """It is how the lag of a group and the end of the log moved in one partition."""
 
-    __slots__ = ("_ends", "_keep_ms", "_lag")
+    __slots__ = ("_ends", "_keep_ms", "_lag", "_points_max")
 
-    def __init__(self, keep_ms: int) -> None:
+    def __init__(self, keep_ms: int, points_max: int = POINTS_MAX) -> None:
         self._keep_ms = keep_ms
-        self._lag = Series(keep_ms)
-        self._ends = Series(keep_ms)
+        self._points_max = points_max
+        self._lag = Series(keep_ms, points_max)
+        self._ends = Series(keep_ms, points_max)
 
     @property
     def lag(self) -> Sequence[Point]:
@@ -200,7 +213,7 @@ class PartitionHistory:
         last = self._ends.latest
         if end is not None and last is not None and end < last:
             # Cut after an unclean election, or made anew: what was known is of another log.
-            self._ends = Series(self._keep_ms)
+            self._ends = Series(self._keep_ms, self._points_max)
         self._ends.saw(at_ms, end)
 
     def look_back(self, past: Sequence[Past]) -> None:
@@ -301,7 +314,7 @@ class History:
         self._partitions_max = partitions_max
         self._groups: dict[str, GroupHistory] = {}
         self._looked_at: dict[str, int] = {}
-        self._taken_ms: int | None = None
+        self._made = 0
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -355,18 +368,12 @@ class History:
         for tp in [tp for tp in group.partitions if tp not in offsets]:
             del group.partitions[tp]
         for tp in list(offsets)[: self._partitions_max]:
-            history = group.partitions.setdefault(tp, PartitionHistory(self.keep_ms))
+            history = group.partitions.get(tp)
+            if history is None:
+                self._made += 1
+                points_max = POINTS_MAX - self._made % POINTS_SPREAD
+                history = group.partitions[tp] = PartitionHistory(self.keep_ms, points_max)
             history.saw(now_ms, offsets[tp]["lag"], offsets[tp]["end_offset"])
-
-    def take(self, answer: Answer, asked_ms: int) -> None:
-        """Take the document of ``groups describe``, which is taken once."""
-        if asked_ms == self._taken_ms:
-            return
-        self._taken_ms = asked_ms
-        for row in answer.document["groups"]:
-            self.saw(row, asked_ms)
-        for failure in answer.failures:
-            self.missed(failure.item, asked_ms)
 
     def missed_all(self, now_ms: int) -> None:
         """Note that nobody answers: from here on nothing is known."""
@@ -409,6 +416,8 @@ class History:
         """
         looked_at_ms = self._looked_at.get(name, 0)
         known = self._groups.get(name)
+        if known is not None and partition_count <= len(known.partitions):
+            return known
         others = sorted(
             (each for each in self._groups if each != name),
             key=lambda each: self._groups[each].looked_at_ms,

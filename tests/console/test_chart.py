@@ -33,7 +33,9 @@ def points(*values: float, step_ms: int = MINUTE) -> list[Point]:
 
 def chart_of(*lines: Line, marks: tuple[Mark, ...] = (), minutes: int = 10) -> Chart:
     until_ms = NOON + minutes * MINUTE
-    return line_chart("Lag of billing", lines, marks, since_ms=NOON, until_ms=until_ms)
+    return line_chart(
+        "Lag of billing", lines, marks, since_ms=NOON, until_ms=until_ms, with_figures=True
+    )
 
 
 def root_of(picture: Picture) -> ET.Element:

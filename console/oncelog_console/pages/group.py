@@ -167,6 +167,7 @@ def lag_chart(known: GroupHistory | None, looked: Looked, now_ms: int) -> Chart:
         since_ms=now_ms - SPANS[looked.span],
         until_ms=now_ms,
         unit="seconds" if looked.unit == "seconds" and looked.tab == "lag" else "records",
+        with_figures=looked.figures,
     )
 
 
