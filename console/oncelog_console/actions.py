@@ -48,13 +48,14 @@ async def planned(
     """
     told = kind.name
     try:
-        change = change_of(kind, form, desk.now_ms)
+        said = list(form)
+        change = change_of(kind, said, desk.now_ms)
         told = f"{kind.name} {change.subject}"
         seen = await change.look(desk)
     except (FormError, RefusedError, OncelogError, CommandError) as error:
         _tell(author, told, "refused", str(error))
         raise
-    return plans.make(author.session_id, author.name, change, seen)
+    return plans.make(author.session_id, author.name, change, seen, said)
 
 
 async def carried_out(plans: Plans, author: Author, token: str, typed: str, desk: Desk) -> Plan:

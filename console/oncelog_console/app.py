@@ -140,9 +140,10 @@ class ConsoleApp:
             yield Route(plain.path, self._downloading(plain), methods=["GET"])
         for stream in STREAMS:
             yield Route(stream.path, self._streaming(stream), methods=["GET"])
-        for page in PAGES:
+        allowed = self._console.settings.allow_changes
+        for page in PAGES if allowed else [page for page in PAGES if not page.changes]:
             yield Route(page.path, self._showing(page), methods=["GET"])
-        if self._console.settings.allow_changes:
+        if allowed:
             for change in CHANGES:
                 yield Route(change.path, self._changing(change), methods=["POST"])
         yield Route("/{path:path}", self._showing(PageRoute("", _nothing_here)), methods=["GET"])
@@ -278,7 +279,7 @@ class ConsoleApp:
             if shown.answer is None:
                 return PlainTextResponse("no command prints this\n", HTTPStatus.NOT_ACCEPTABLE)
             document, errors = document_of(shown)
-            return json_answer(enveloped(path_of(shown.command), document, errors))
+            return json_answer(enveloped(path_of(shown.words), document, errors))
         return self._html(visit.request, visit, shown)
 
     def _failed(

@@ -8,6 +8,7 @@ from oncelog_cli.documents.answer import Answer
 from oncelog_console.clients import ClusterClients
 from oncelog_console.group_log import GroupLogs
 from oncelog_console.history import History
+from oncelog_console.plans import Plans
 from oncelog_console.poller import Poller
 from oncelog_console.sessions import Sessions
 from oncelog_console.settings import ConsoleSettings
@@ -44,6 +45,7 @@ class Console:
         self.poller = Poller(self.admin, clock, self.history.wanted)
         self.poller.watch(self._remember)
         self.group_logs = GroupLogs(self.admin, clients, clock, self.history)
+        self.plans = Plans(entropy, lambda: asyncio.get_running_loop().time(), clock.now_ms)
         self.sessions = Sessions(clients, self.admin, settings.token, clock, entropy)
 
     async def __aenter__(self) -> Console:

@@ -17,13 +17,14 @@ from starlette.requests import Request
 
 from oncelog import Admin
 from oncelog_cli.documents.answer import Answer, Document
+from oncelog_console.actions import Author
+from oncelog_console.changes.change import Desk
+from oncelog_console.commands import Command, CommandLine
 from oncelog_console.console import Console
 from oncelog_console.look import Look
 from oncelog_console.sessions import Session
 from oncelog_console.snapshot import Snapshot, seen_by
 
-Command = tuple[str, ...]
-"""The words of a command line after ``oncelog``: ``("topics", "describe", "orders")``."""
 ANSWER_MS = 3_000
 """A page waits so long for brokers; who has not answered by then is named on it."""
 Form = ImmutableMultiDict[str, str]
@@ -39,13 +40,18 @@ class Page:
     """A file of ``templates``."""
     view: object
     """Templates see it as ``view``."""
-    command: Command = ()
-    """It shows the same; () where no command does."""
+    command: Command | CommandLine = ()
+    """It shows or changes the same; () where no command does."""
     answer: Answer | Document | None = None
     """The document that the command prints with ``--json``; None: there is none for this page."""
     asked_ms: int | None = None
     """Wall clock of the oldest figure that is shown."""
     status: HTTPStatus = HTTPStatus.OK
+
+    @property
+    def words(self) -> Command:
+        """Return the words of the command."""
+        return self.command.words if isinstance(self.command, CommandLine) else self.command
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,23 @@ class Visit:
         return wants_json(self.request)
 
     @property
+    def author(self) -> Author:
+        """Return who changes something, for plans and for the log."""
+        host = self.request.client.host if self.request.client else ""
+        return Author(self.session.session_id, self.session.name, host)
+
+    @property
+    def desk(self) -> Desk:
+        """Return what changes are looked at and carried out with, as this visitor."""
+        session, poller = self.session, self.console.poller
+        return Desk(
+            session.admin,
+            session.clients,
+            lambda: seen_by(poller.seen, session.visible),
+            self.console.clock.now_ms(),
+        )
+
+    @property
     def changes_allowed(self) -> bool:
         """Return whether the console may change the cluster."""
         return self.console.settings.allow_changes
@@ -126,6 +149,8 @@ class PageRoute:
 
     path: str
     show: Callable[[Visit], Awaitable[Page | Redirect]]
+    changes: bool = False
+    """Whether it exists only where changes are allowed."""
 
 
 @dataclass(frozen=True, slots=True)

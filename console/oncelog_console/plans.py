@@ -8,7 +8,7 @@ bounded number, so that whoever comes too late is told what has become of a plan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -18,6 +18,7 @@ from oncelog_console.changes.change import ClusterChange, Facts, Preview
 from oncelog_runtime.entropy import Entropy
 
 TOKEN_BYTES = 32
+ID_BYTES = 8
 LIFE_S = 300.0
 """A plan can be carried out for so long."""
 KEPT_S = 3_600.0
@@ -60,12 +61,19 @@ class Plan:
     seen: Preview
     made_s: float
     made_ms: int
+    plan_id: str
+    """Its page has it in its address. Who knows it alone cannot carry the plan out."""
+    kind: str = ""
+    form: Sequence[tuple[str, str]] = ()
+    """The form that asked for it said this; it is sent again to plan it anew."""
     fate: Fate = Fate.WAITING
     ended_ms: int = 0
     answer: Answer | None = None
     """It did this, once it is done."""
     why: str = ""
     """Why it is void, or has failed."""
+    arrived: bool = False
+    """Whether the cluster has shown what was changed."""
 
     @property
     def text(self) -> str:
@@ -88,10 +96,21 @@ class Plans:
         self._now_ms = now_ms
         self._known: dict[str, Plan] = {}
 
-    def make(self, session_id: str, who: str, change: ClusterChange, seen: Preview) -> Plan:
+    def make(
+        self,
+        session_id: str,
+        who: str,
+        change: ClusterChange,
+        seen: Preview,
+        form: Sequence[tuple[str, str]] = (),
+    ) -> Plan:
         """Keep a new plan; the oldest of a session that has too many goes."""
         token = self._entropy.token(TOKEN_BYTES).hex()
-        plan = Plan(token, session_id, who, change, seen, self._now_s(), self._now_ms())
+        plan_id = self._entropy.token(ID_BYTES).hex()
+        plan = Plan(
+            token, session_id, who, change, seen, self._now_s(), self._now_ms(), plan_id,
+            change.kind, form,
+        )  # fmt: skip
         self._forget(session_id)
         self._known[token] = plan
         return plan
@@ -108,6 +127,23 @@ class Plans:
         if plan.session_id != session_id:
             raise PlanError("session", "this plan belongs to another session: make your own")
         return plan
+
+    def of_session(self, session_id: str) -> list[Plan]:
+        """Return the plans of a session that are still known, the newest first."""
+        self._drop_old()
+        own = [plan for plan in self._known.values() if plan.session_id == session_id]
+        return own[::-1]
+
+    def by_id(self, plan_id: str, session_id: str) -> Plan:
+        """Return the plan of a session that has this id.
+
+        :raises PlanError: it is not known (any more), or belongs to another session.
+        """
+        self._drop_old()
+        for token, plan in self._known.items():
+            if plan.plan_id == plan_id:
+                return self.plan(token, session_id)
+        return self.plan("", session_id)
 
     def told(self, token: str) -> str:
         """Return the command of a plan, for the log; "" when it is not known."""
@@ -153,6 +189,10 @@ class Plans:
         if other is not None:
             text = f"{text}. Meanwhile {other.who} carried out: {other.text}"
         raise self.void(plan, text)
+
+    def shown(self, plan: Plan) -> None:
+        """Note that the cluster shows what a plan has changed."""
+        plan.arrived = True
 
     def done(self, plan: Plan, answer: Answer) -> None:
         """Note what a plan did."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -20,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from oncelog_console.commands import with_profile
+from oncelog_console.commands import Command, CommandLine
 from oncelog_console.look import Look, iso
 
 PACKAGE = "oncelog_console"
@@ -99,12 +98,12 @@ def segment(name: object) -> str:
     return quote(str(name), safe="")
 
 
-def command_text(words: tuple[str, ...], profile: str = "") -> str:
+def command_text(line: Command | CommandLine, profile: str = "") -> str:
     """Return a command line that a POSIX shell takes, word by word.
 
     :param profile: the profile of ``--profile``; "" names none.
     """
-    return shlex.join(("oncelog", *with_profile(words, profile)))
+    return (line if isinstance(line, CommandLine) else CommandLine(line)).text(profile)
 
 
 def number_text(value: float | None) -> str | Markup:

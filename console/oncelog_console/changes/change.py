@@ -61,7 +61,8 @@ class ShownColumn:
     heading: str
     key: str
     kind: str = "text"
-    """How it is shown: "text", "number", "bytes", "time" (ms since 1970) or "code"."""
+    """How it is shown: "text", "number", "difference", "bytes", "time" (ms since 1970) or
+    "code"."""
 
 
 @dataclass(frozen=True, slots=True)

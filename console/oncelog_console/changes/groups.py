@@ -58,7 +58,7 @@ RESET_COLUMNS = (
     ShownColumn("P", "partition", "number"),
     ShownColumn("NOW", "old", "number"),
     ShownColumn("WOULD BE", "new", "number"),
-    ShownColumn("DIFFERENCE", "difference", "number"),
+    ShownColumn("DIFFERENCE", "difference", "difference"),
     ShownColumn("RECORD AT IT", "record", "code"),
     ShownColumn("NOTE", "note"),
 )

@@ -37,6 +37,7 @@ from oncelog_console.changes.change import (
 from oncelog_console.changes.readers import groups_reading, open_transactions
 from oncelog_console.commands import CommandLine
 from oncelog_console.rendering import duration_text, segment
+from oncelog_protocol.errors import ClusterAuthorizationFailedError
 
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 1_000
@@ -99,18 +100,14 @@ class CreateTopic(ClusterChange):
     async def look(self, desk: Desk) -> Preview:
         answer = all_sound(await created_topics(desk.admin, [self._new], dry_run=True))
         (row,) = answer.document["topics"]
-        cluster = await desk.admin.describe_cluster()
-        brokers = [
-            {"broker": each.broker_id, "rack": each.rack or "none", "state": each.state}
-            for each in cluster.brokers
-        ]
+        brokers = await _live_brokers(desk)
         partitions, replicas = row["partition_count"], row["replication_factor"]
         sentences = [
             f"{self.topic} gets {_count(partitions, 'partition')} of {_count(replicas, 'replica')}."
             if partitions > 0 and replicas > 0
             else f"{self.topic} gets the numbers of partitions and replicas that brokers have set.",
-            f"The controller spreads them over the {_count(len(brokers), 'broker')} below, and"
-            " over racks where brokers have any; the first replica of each partition leads it.",
+            "The controller spreads them over the live brokers, and over racks where brokers have"
+            " any; the first replica of each partition leads it.",
         ]
         table = Table(
             "Brokers that can have replicas",
@@ -124,15 +121,27 @@ class CreateTopic(ClusterChange):
         facts = {
             "the partitions that it gets": partitions,
             "the replicas of each": replicas,
-            "brokers that are alive": tuple(sorted(each.broker_id for each in cluster.brokers)),
+            "brokers that are alive": tuple(sorted(each["broker"] for each in brokers)),
         }
-        return Preview(answer, facts, sentences, [table])
+        return Preview(answer, facts, sentences, [table] if brokers else [])
 
     async def carry_out(self, desk: Desk, seen: Preview) -> Answer:
         return await created_topics(desk.admin, [self._new])
 
     async def arrived(self, desk: Desk, seen: Preview) -> bool:
         return desk.seen().topic(self.topic) is not None
+
+
+async def _live_brokers(desk: Desk) -> list[Row]:
+    """Return the brokers that can have replicas; none for who may not see the cluster."""
+    try:
+        cluster = await desk.admin.describe_cluster()
+    except ClusterAuthorizationFailedError:
+        return []
+    return [
+        {"broker": each.broker_id, "rack": each.rack or "none", "state": each.state}
+        for each in cluster.brokers
+    ]
 
 
 def _create(values: Values, now_ms: int) -> CreateTopic:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oncelog_console.page import ChangeRoute, PageRoute, PlainRoute, StreamRoute
 from oncelog_console.pages import (
     brokers,
+    changes,
     events,
     find,
     group,
@@ -31,9 +32,10 @@ PAGES: tuple[PageRoute, ...] = (
     *log.PAGES,
     *events.PAGES,
     *brokers.PAGES,
+    *changes.PAGES,
     *find.PAGES,
     *settings.PAGES,
 )
 STREAMS: tuple[StreamRoute, ...] = ()
 PLAIN: tuple[PlainRoute, ...] = ()
-CHANGES: tuple[ChangeRoute, ...] = ()
+CHANGES: tuple[ChangeRoute, ...] = (*changes.CHANGES,)

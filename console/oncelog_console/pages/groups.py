@@ -13,9 +13,10 @@ from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.documents.groups import described_groups
 from oncelog_console import commands
 from oncelog_console.chart import sparkline
+from oncelog_console.commands import Command
 from oncelog_console.filters import NameFilter, name_filter
 from oncelog_console.history import Behind, GroupHistory, History, Trend, trend_of
-from oncelog_console.page import ANSWER_MS, BadRequestError, Command, Page, PageRoute, Visit
+from oncelog_console.page import ANSWER_MS, BadRequestError, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 from oncelog_console.svg import Picture
 

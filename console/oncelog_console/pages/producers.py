@@ -11,7 +11,8 @@ from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.documents.producers import described_producers
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_console import commands
-from oncelog_console.page import ANSWER_MS, BadRequestError, Command, Page, PageRoute, Visit
+from oncelog_console.commands import Command
+from oncelog_console.page import ANSWER_MS, BadRequestError, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 
 PAGE_ROWS = 200

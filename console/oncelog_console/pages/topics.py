@@ -11,8 +11,9 @@ from oncelog.admin.results import TopicDescription
 from oncelog_cli.documents.answer import Answer
 from oncelog_cli.documents.topics import topic_row
 from oncelog_console import commands
+from oncelog_console.commands import Command
 from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
-from oncelog_console.page import BadRequestError, Command, Page, PageRoute, Visit
+from oncelog_console.page import BadRequestError, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 
 PAGE_ROWS = 100

@@ -20,8 +20,9 @@ from oncelog_cli.documents.transactions import (
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_console import commands
 from oncelog_console.chart import bar
+from oncelog_console.commands import Command
 from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
-from oncelog_console.page import ANSWER_MS, BadRequestError, Command, Page, PageRoute, Visit
+from oncelog_console.page import ANSWER_MS, BadRequestError, Page, PageRoute, Visit
 from oncelog_console.pages.groups import why_of
 from oncelog_console.rendering import duration_text
 from oncelog_console.svg import Picture
