@@ -19,6 +19,7 @@ from oncelog_broker.server.authorizer import (
     DESCRIBE,
     GROUP,
     IDEMPOTENT_WRITE,
+    READ,
     TOPIC,
     TRANSACTIONAL_ID,
     WRITE,
@@ -129,6 +130,8 @@ CREATE_TOPIC = Access(CREATE, TOPIC, "topics[].topic", or_cluster=True, or_broke
 
 SEE_TOPIC = Access(DESCRIBE, TOPIC, or_broker=True)
 """It is needed to see a topic, which looks to all others as if it were not there."""
+
+READ_TOPIC = Access(READ, TOPIC, or_broker=True)
 
 SEE_CLUSTER = Access(DESCRIBE, CLUSTER, or_broker=True)
 

@@ -61,6 +61,7 @@ NEEDS: dict[int, str] = {
     ApiKey.DESCRIBE_CLUSTER: DESCRIBE,
     ApiKey.DESCRIBE_LOG_DIRS: DESCRIBE,
     ApiKey.DESCRIBE_EVENTS: DESCRIBE,
+    ApiKey.DESCRIBE_LOG: READ,
     ApiKey.OFFSET_COMMIT: READ,
 }
 """What is asked needs these operations on what a denial is about."""

@@ -154,7 +154,8 @@ class LogAdmin(AdminCalls):
         :param batches_from: with batches from this one on, of one segment; None: from the last
             index entry at or below ``at_offset``.
         :param batches: with at most so many of them; 0: none.
-        :raises UnknownTopicOrPartitionError: there is none, or it may not be seen.
+        :raises TopicAuthorizationFailedError: it may not be read.
+        :raises UnknownTopicOrPartitionError: there is none.
         :raises NotLeaderOrFollowerError: the broker has no replica of it.
         :raises StorageError: the disk cannot be read.
         :raises BrokerUnreachableError: the broker does not answer.
@@ -189,7 +190,8 @@ class LogAdmin(AdminCalls):
         )
         tp = TopicPartition(request.topic, request.partition)
         if response.error_code:
-            raise error_about(tp, response.error_code, response.error_message or "")
+            error = error_about(tp, response.error_code, response.error_message or "")
+            raise self._explained(error, request, tp.topic)
         return _description(tp, broker_id, response)
 
 

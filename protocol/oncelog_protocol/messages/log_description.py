@@ -90,8 +90,8 @@ class DescribedBatch:
 
 @dataclass(slots=True)
 class DescribeLogResponse:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION (also of a topic that the asker may not see),
-    NOT_LEADER_OR_FOLLOWER (no replica is here), INVALID_REQUEST, STORAGE_ERROR, CORRUPT_MESSAGE.
+    """Its errors are TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST,
+    NOT_LEADER_OR_FOLLOWER (no replica is here), STORAGE_ERROR and CORRUPT_MESSAGE.
 
     ``segments``, ``epochs`` and ``aborted`` are what begins, or has its marker, below
     ``next_offset``, from where to ask on; -1: they are all. ``snapshots`` are the offsets of what

@@ -1,7 +1,7 @@
 """DescribeLog, v0, tells how this broker's replica of a partition lies on disk, leader or not.
 
-It needs DESCRIBE on the topic; to all others it is not there. Records are never told. Errors:
-those in ``messages.log_description``.
+It needs READ on the topic, as what tells producers does. Records are never told. Errors: those in
+``messages.log_description``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import asyncio
 from oncelog_broker.log.log_description import describe_log
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server.access import SEE_TOPIC
+from oncelog_broker.server.access import READ_TOPIC
 from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import (
     ApiError,
     InvalidRequestError,
     StorageError,
-    UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.messages.log_description import DescribeLogRequest, DescribeLogResponse
 from oncelog_protocol.types import TopicPartition
@@ -63,6 +62,6 @@ class DescribeLogHandler:
 
     def _partition(self, context: RequestContext, request: DescribeLogRequest) -> Partition:
         named = TopicPartition(request.topic, request.partition)
-        if SEE_TOPIC.allows(self._authorizer, context, request.topic):
-            return self._replicas.partition(named)
-        raise UnknownTopicOrPartitionError(f"{named} is not known here")
+        if not READ_TOPIC.allows(self._authorizer, context, request.topic):
+            raise READ_TOPIC.refusal
+        return self._replicas.partition(named)

@@ -1,4 +1,4 @@
-"""DescribeLog answers for every replica of the broker that is asked, to who may see the topic."""
+"""DescribeLog answers for every replica of the broker that is asked, to who may read the topic."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from oncelog_broker.server.authorizer import (
     DESCRIBE,
+    READ,
     TOPIC,
     AllowAllAuthorizer,
     Authorizer,
@@ -18,6 +19,7 @@ from oncelog_broker.server.handlers.describe_log import AT_ONCE_MAX, DescribeLog
 from oncelog_protocol.errors import (
     InvalidRequestError,
     StorageError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.messages.log_description import DescribeLogRequest, DescribeLogResponse
@@ -53,14 +55,16 @@ async def test_a_leader_and_a_follower_tell_what_they_hold() -> None:
         assert (told.is_leader, told.leader_epoch) == (False, cluster[2].partition(TP).leader_epoch)
 
 
-async def test_a_hidden_topic_is_not_there() -> None:
+async def test_who_may_not_read_learns_nothing() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.lead(TopicPartition("secret", 0), 1)
         hidden = await ask(cluster, "secret", 0, authorizer=DenyAll())
-        absent = await ask(cluster, "absent", 0)
-        assert absent.error_code == UnknownTopicOrPartitionError.code
+        assert hidden.error_code == TopicAuthorizationFailedError.code
+        absent = await ask(cluster, "absent", 0, authorizer=DenyAll())
         assert repr(hidden).replace("secret", "absent") == repr(absent)
-        may = Only((DESCRIBE, TOPIC, "secret"))
+        sees = Only((DESCRIBE, TOPIC, "secret"))
+        assert (await ask(cluster, "secret", 0, authorizer=sees)).error_code == hidden.error_code
+        may = Only((READ, TOPIC, "secret"))
         assert (await ask(cluster, "secret", 0, authorizer=may)).error_code == 0
         assert (await ask(cluster, "secret", 1)).error_code == UnknownTopicOrPartitionError.code
 
