@@ -271,6 +271,10 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
         for family, address in dict.fromkeys((each[0], each[4][0]) for each in found):
             listening = socket.create_server((str(address), port), family=family)
             sockets.append(failed.enter_context(listening))
+            # Connections inherit it. An answer is written in two parts, head and body, and a peer
+            # that keeps its connection would wait 40 ms for the second one; asyncio sets it only
+            # where a socket names its protocol, and this one does not.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             port = listening.getsockname()[1]
         failed.pop_all()
     return sockets

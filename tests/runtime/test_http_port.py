@@ -155,6 +155,17 @@ async def test_a_sender_without_end_does_not_fill_the_memory() -> None:
         writer.transport.abort()
 
 
+async def test_the_second_part_of_an_answer_waits_for_nobody() -> None:
+    """With Nagle's rule on, a body waits until the peer's system has acknowledged the head."""
+    async with serving() as port:
+        _, writer = await asyncio.open_connection(*port.address)
+        await eventually(lambda: port.connection_count)
+        (connection,) = port._server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+        writer.transport.abort()
+
+
 @pytest.mark.slow
 async def test_it_closes_in_time_whatever_peers_do() -> None:
     """One is silent, one is half way, one does not take its answer, one waits for ever."""
