@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import escape
 from itertools import pairwise
 from typing import Literal
 
@@ -393,6 +394,24 @@ def sparkline(title: str, points: Sequence[Point], *, since_ms: int, until_ms: i
     plane = _Plane(since_ms, span, highest, 1, 2, SPARK_WIDTH - 2, SPARK_HEIGHT - 4)
     _draw(root, plane, shown)
     return finished(root)
+
+
+def trend_line(title: str, values: Sequence[float]) -> Picture:
+    """Return a small line of values that were seen at equal distances, the oldest first.
+
+    Lists have hundreds of them, so that it is written as text, for speed.
+    """
+    text = escape(title)
+    highest = max(values, default=0.0) or 1.0
+    step = (SPARK_WIDTH - 2) / max(len(values) - 1, 1)
+    height = (SPARK_HEIGHT - 4) / highest
+    bottom = SPARK_HEIGHT - 2
+    path = " L".join(f"{1 + n * step:.1f} {bottom - v * height:.1f}" for n, v in enumerate(values))
+    line = f'<path class="line" d="M{path}" fill="none"/>' if len(values) > 1 else ""
+    return Picture(
+        f'<svg class="sparkline" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" width="{SPARK_WIDTH}"'
+        f' height="{SPARK_HEIGHT}" role="img" aria-label="{text}"><title>{text}</title>{line}</svg>'
+    )
 
 
 def bar(title: str, share: float | None, *, warn_from: float | None = None) -> Picture:

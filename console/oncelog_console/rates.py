@@ -105,3 +105,16 @@ def sums_of(log_dirs: Sequence[LogDirDescription], topics: Sequence[TopicDescrip
         for name, (count, records, size) in found.items()
         if count == len(leaders[name])
     }
+
+
+def summed(trends: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Return the sum of trends at each look; those that began later were 0 before.
+
+    It is as long as the longest of them.
+    """
+    length = max((len(trend) for trend in trends), default=0)
+    sums = [0.0] * length
+    for trend in trends:
+        for number, rate in enumerate(trend, start=length - len(trend)):
+            sums[number] += rate
+    return tuple(sums)

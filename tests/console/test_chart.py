@@ -19,6 +19,7 @@ from oncelog_console.chart import (
     figure_text,
     line_chart,
     sparkline,
+    trend_line,
 )
 from oncelog_console.history import Point
 from oncelog_console.svg import Picture
@@ -229,6 +230,18 @@ def test_a_sparkline_has_a_line_with_gaps_and_a_title() -> None:
     assert len(drawn(picture)) == 2
     assert root_of(picture).findtext("title") == "growing"
     assert drawn(sparkline("not known", [], since_ms=NOON, until_ms=NOON)) == []
+
+
+def test_a_trend_has_values_at_equal_distances() -> None:
+    picture = trend_line("rate of <b>", (0, 5, 10, 5))
+    (path,) = drawn(picture)
+    found = places(path)
+    assert [y for _, y in found] == [16, 9, 2, 9]
+    assert {round(b[0] - a[0]) for a, b in pairwise(found)} == {31}
+    assert root_of(picture).findtext("title") == "rate of <b>"
+    for few in ((), (3.0,)):
+        assert drawn(trend_line("not known yet", few)) == []
+    assert [y for _, y in places(drawn(trend_line("nothing", (0, 0)))[0])] == [16, 16]
 
 
 def test_a_bar_is_filled_by_its_share() -> None:

@@ -9,7 +9,7 @@ from oncelog.admin.results import (
     ReplicaDescription,
     TopicDescription,
 )
-from oncelog_console.rates import POINTS, TopicRates, last_committed, sums_of
+from oncelog_console.rates import POINTS, TopicRates, last_committed, summed, sums_of
 
 TOPICS = (TopicDescription("t", partitions=(PartitionDescription(0, 1, 0, (1, 2), (1, 2), ()),)),)
 
@@ -54,3 +54,8 @@ def test_what_a_leader_told_last_is_remembered() -> None:
     assert last_committed(known, held(90, 0, broker=2), TOPICS) == {tp: 100}, "no leader tells"
     assert last_committed(known, held(40, 0), TOPICS) == {tp: 40}, "a new leader has fewer"
     assert last_committed(known, held(100, 0), ()) == {}, "the topic is gone"
+
+
+def test_trends_are_summed_by_their_ends() -> None:
+    assert summed([(1, 2, 3), (10,), ()]) == (1, 2, 13)
+    assert summed([]) == ()

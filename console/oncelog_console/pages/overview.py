@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelog_cli.documents.cluster import health_of
+from oncelog_console.chart import trend_line
 from oncelog_console.page import Page, PageRoute, Visit
 from oncelog_console.pages.brokers import BrokerRow, broker_rows
+from oncelog_console.rates import summed
 from oncelog_console.snapshot import Snapshot
+from oncelog_console.svg import Picture
 
 EVENTS = 10
 WRONG_PATHS = {
@@ -32,6 +35,8 @@ class Overview:
     """Rows of ``cluster health`` that are not ok, each with ``path``, where to look."""
     records_per_s: float | None
     bytes_per_s: float | None
+    picture: Picture
+    """The records that came in at the last looks."""
     under_replicated: int | None
     leaderless: int | None
     partitions: int | None
@@ -61,6 +66,7 @@ def overview_of(seen: Snapshot, now_ms: int) -> Overview:
         ),
         records_per_s=sum(rate.records for rate in rates) if seen.rates else None,
         bytes_per_s=sum(rate.bytes for rate in rates) if seen.rates else None,
+        picture=trend_line("records in at the last looks", summed([r.trend for r in rates])),
         under_replicated=None
         if partitions is None
         else sum(len(p.isr) < len(p.replicas) for p in partitions),

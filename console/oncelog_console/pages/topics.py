@@ -11,6 +11,7 @@ from oncelog.admin.results import TopicDescription
 from oncelog_cli.documents.answer import Answer
 from oncelog_cli.documents.topics import topic_row
 from oncelog_console import commands
+from oncelog_console.chart import trend_line
 from oncelog_console.commands import Command
 from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
 from oncelog_console.page import BadRequestError, Page, PageRoute, Visit
@@ -73,7 +74,8 @@ class TopicList:
     """The view holds what the page shows."""
 
     rows: tuple[dict[str, Any], ...]
-    """Rows of ``topics list``, with ``size_bytes`` and ``rate`` (None: not known)."""
+    """Rows of ``topics list``, with ``size_bytes`` and ``rate`` (None: not known); ``picture``
+    shows how the rate was."""
     count: int
     first: int
     """Number of the first row of this page, from 1."""
@@ -129,10 +131,18 @@ def topics_of(seen: Snapshot, chosen: TopicFilter) -> TopicList:
             **row,
             "size_bytes": None if sizes is None else sizes.get(row["topic"]),
             "rate": seen.rates.get(row["topic"]),
+            "picture": trend_line(
+                f"records in of {row['topic']} at the last looks", _trend(seen, row["topic"])
+            ),
         }
         for row in rows_of(seen, shown)
     )
     return TopicList(rows, len(fitting), first + 1, pages, chosen, seen.topics.value is not None)
+
+
+def _trend(seen: Snapshot, topic: str) -> Sequence[float]:
+    rate = seen.rates.get(topic)
+    return () if rate is None else rate.trend
 
 
 def _key(

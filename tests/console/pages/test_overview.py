@@ -21,7 +21,7 @@ def a_cluster_with(partition: PartitionDescription) -> Snapshot:
         topics=Fact((TopicDescription("orders", partitions=(partition,)),), 1000),
         log_dirs=Fact((), 1000),
         min_isr=Fact({"orders": 2}, 1000),
-        rates={"orders": Rate(84_000.0, 12e6)},
+        rates={"orders": Rate(84_000.0, 12e6, (0.0, 84_000.0))},
     ).judged()
 
 
@@ -31,6 +31,7 @@ def test_what_is_wrong_leads_to_where_to_look() -> None:
     wrong = {row["check"]: row["path"] for row in view.wrong}
     assert wrong["under_min_isr"] == "/topics?state=under_min_isr"
     assert (view.under_replicated, view.leaderless, view.records_per_s) == (1, 0, 84_000.0)
+    assert '<path class="line"' in str(view.picture)
     healthy = overview_of(a_cluster_with(PartitionDescription(0, 1, 5, (1, 2), (1, 2), ())), 1000)
     assert (healthy.status, healthy.wrong) == ("ok", ())
 
