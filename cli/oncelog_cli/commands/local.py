@@ -37,50 +37,57 @@ COLUMNS = (
 FOREGROUND_CHECK_S = 0.5
 
 
+BrokerCountOption = Annotated[
+    int | None,
+    typed.Option("--brokers", "-n", min=1, max=99, help="How many brokers. Default: 3."),
+]
+ZookeeperOption = Annotated[
+    str | None,
+    typed.Option(
+        "--zookeeper",
+        metavar="HOST:PORT",
+        help="Use a ZooKeeper that runs already. Default: start one.",
+    ),
+]
+FirstPortOption = Annotated[
+    int,
+    typed.Option("--port", "-p", min=0, max=65000, help="First broker's port; 0 takes free ones."),
+]
+SettingOption = Annotated[
+    list[str] | None,
+    typed.Option("--set", metavar="KEY=VALUE", help="A setting of every broker; repeatable."),
+]
+MetricsOption = Annotated[
+    bool, typed.Option("--metrics/--no-metrics", help="Metrics and probes of every broker.")
+]
+SecureOption = Annotated[
+    bool,
+    typed.Option(
+        "--secure", help="TLS, passwords and ACLs, and a profile with the admin's password."
+    ),
+]
+ConsoleOption = Annotated[
+    bool,
+    typed.Option("--console", help="The console for a browser as well; it may change all."),
+]
+OpenOption = Annotated[bool, typed.Option("--open", help="Open a browser; with --console.")]
+ForegroundOption = Annotated[
+    bool, typed.Option("--foreground", help="Stay, and stop the cluster on Ctrl+C.")
+]
+
+
 def up(
     output: Output,
-    brokers: Annotated[
-        int | None,
-        typed.Option("--brokers", "-n", min=1, max=99, help="How many brokers. Default: 3."),
-    ] = None,
+    brokers: BrokerCountOption = None,
     directory: DirectoryOption = None,
-    zookeeper: Annotated[
-        str | None,
-        typed.Option(
-            "--zookeeper",
-            metavar="HOST:PORT",
-            help="Use a ZooKeeper that runs already. Default: start one.",
-        ),
-    ] = None,
-    port: Annotated[
-        int,
-        typed.Option(
-            "--port", "-p", min=0, max=65000, help="First broker's port; 0 takes free ones."
-        ),
-    ] = 0,
-    setting: Annotated[
-        list[str] | None,
-        typed.Option("--set", metavar="KEY=VALUE", help="A setting of every broker; repeatable."),
-    ] = None,
-    metrics: Annotated[
-        bool, typed.Option("--metrics/--no-metrics", help="Metrics and probes of every broker.")
-    ] = True,
-    secure: Annotated[
-        bool,
-        typed.Option(
-            "--secure", help="TLS, passwords and ACLs, and a profile with the admin's password."
-        ),
-    ] = False,
-    console: Annotated[
-        bool,
-        typed.Option("--console", help="The console for a browser as well; it may change all."),
-    ] = False,
-    open_browser: Annotated[
-        bool, typed.Option("--open", help="Open a browser; with --console.")
-    ] = False,
-    foreground: Annotated[
-        bool, typed.Option("--foreground", help="Stay, and stop the cluster on Ctrl+C.")
-    ] = False,
+    zookeeper: ZookeeperOption = None,
+    port: FirstPortOption = 0,
+    setting: SettingOption = None,
+    metrics: MetricsOption = True,
+    secure: SecureOption = False,
+    console: ConsoleOption = False,
+    open_browser: OpenOption = False,
+    foreground: ForegroundOption = False,
 ) -> None:
     """Start ZooKeeper and brokers on this machine, and return when they serve.
 
