@@ -1,4 +1,4 @@
-"""Which records ``consume`` prints is said by ``--grep`` and ``--where``; both are one tree. Pure.
+"""A filter chooses the records that ``consume`` prints, from ``--grep`` and ``--where``.
 
 ``--where`` is the language of ``docs/filter-expressions.md``. A filter of ``--grep`` is a regular
 expression that is searched for, behind the part it is searched in::

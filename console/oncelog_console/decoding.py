@@ -27,7 +27,7 @@ HEX_ROW = 16
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Bytes in one form."""
+    """It is bytes in one form."""
 
     name: str
     """It is ``JSON``, ``text``, ``msgpack``, ``table`` or ``hex``."""

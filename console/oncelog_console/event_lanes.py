@@ -109,7 +109,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "transaction": ("X", ("transaction_aborted_by_hand", "transaction_timed_out")),
 }
-"""By kind its letter, and the names of its events."""
+"""A kind has a letter, and the names of its events."""
 OTHER = "other"
 """Events of a broker of a newer release may have names that are not known here."""
 KIND_OF = {name: kind for kind, (_, names) in KINDS.items() for name in names}

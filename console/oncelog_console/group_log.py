@@ -1,4 +1,4 @@
-"""What a group did before anybody looked is read from the tail of its ``__consumer_offsets``.
+"""The past of a group is read from the tail of its ``__consumer_offsets``.
 
 Commits carry their times, and the leaders say where logs ended at a time: so the lag of the past is
 worked out, at some times of it. The log also has the generations of the group, and the offsets that

@@ -1,4 +1,4 @@
-"""Which records a page of messages shows is said by its address, and by a command. Pure.
+"""An address says which records a page of messages shows, and so does a command. Pure.
 
 ``p``
     ``all``, or numbers of partitions: ``0,3``.

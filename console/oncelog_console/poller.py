@@ -289,7 +289,7 @@ class Poller:
 
 
 def _is_newer(seen: Snapshot, facts: Sequence[str], than_ms: int) -> Iterator[bool]:
-    """Yield of each fact whether it was asked after a time, or cannot be asked."""
+    """Yield for each fact whether it was asked after a time, or cannot be asked."""
     for name in facts:
         fact: Fact[Any] = getattr(seen, name)
         yield bool(fact.error) or (fact.asked_ms or 0) >= than_ms

@@ -22,7 +22,7 @@ class Limits:
     """A process may use so much."""
 
     memory_bytes: int = 2 << 30
-    """Of address space, of which Python and its libraries take some hundred MiB."""
+    """It bounds address space, of which Python and its libraries take some hundred MiB."""
     cpu_s: int = 900
     """Seconds of processor time."""
 

@@ -40,7 +40,7 @@ MakeConsumer = Callable[..., Consumer]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record, or the end of a transaction, as a line of a table."""
+    """A row is one record, or the end of a transaction."""
 
     partition: int
     offset: int
@@ -89,7 +89,7 @@ class Found:
 
     records: Sequence[Record] = ()
     states: Sequence[str] = ()
-    """What became of each record: see ``Row.state``."""
+    """It says what became of each record: see ``Row.state``."""
     markers: Sequence[TransactionMarker] = ()
     """These ends of transactions were met meanwhile."""
 

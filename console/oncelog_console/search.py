@@ -44,7 +44,7 @@ WORKER = "oncelog_console.search_worker"
 
 @dataclass(slots=True)
 class Search:
-    """One search, and what it has found. Its process belongs to ``Searches``."""
+    """It is one search, with what it has found. Its process belongs to ``Searches``."""
 
     wanted: Wanted
     rows: list[Row] = field(default_factory=list)

@@ -55,7 +55,7 @@ class Workers:
 
 
 class Worker:
-    """One place for one program."""
+    """It is one place for one program."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers

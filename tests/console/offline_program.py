@@ -1,5 +1,5 @@
-"""A program for a machine without a network: a broker, a console, and all that a browser loads of
-each page. It ends with one line of JSON: what was loaded, with the status of each."""
+"""This program starts a broker and a console on a machine without a network, and loads what a
+browser loads of each page. It ends with one line of JSON: what was loaded, with the status of each."""
 
 from __future__ import annotations
 

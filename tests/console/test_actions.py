@@ -57,7 +57,7 @@ class World:
 
 
 class Raise(ClusterChange):
-    """The number rises."""
+    """It raises the number."""
 
     kind = "raise"
 

@@ -1,5 +1,4 @@
-"""What browsers load: others' files are those that are named, and no template runs what it should
-not."""
+"""Browsers load others' files only as they are named, and templates run nothing they should not."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ FORBIDDEN = {
     "autoescape off": r"\bautoescape\s+false\b",
     "an address elsewhere": r"""(?:src|href|action|hx-\w+)\s*=\s*["'](?:https?:)?//""",
 }
-"""What stands in no template, by a regular expression. The policy of contents refuses most of it;
+"""These regular expressions fit nothing in a template. The policy of contents refuses most of it;
 the rest would be a hole."""
 
 

@@ -1,4 +1,4 @@
-"""What is drawn of a log says in words, letters and edges what it is, not by colours alone."""
+"""Pictures of a log say in words, letters and edges what is drawn, not by colours alone."""
 
 from __future__ import annotations
 

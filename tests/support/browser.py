@@ -1,4 +1,4 @@
-"""A browser for tests: Debian's Chromium, driven by Playwright, and people who sit at it.
+"""Tests have a browser: Debian's Chromium, driven by Playwright, with people who sit at it.
 
 Whatever a person's windows ask for, complain about or fail at is watched. ``people`` checks it
 when the test ends, so that every test with a browser proves that nothing was fetched from

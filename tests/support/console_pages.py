@@ -19,7 +19,7 @@ class Example:
     """As the page is registered."""
     path: str
     name: str
-    """Of its pictures."""
+    """Its pictures have this name."""
     shown: str = "#main"
     """A picture of it is taken when this is there."""
 

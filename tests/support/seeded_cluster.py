@@ -1,4 +1,4 @@
-"""A small cluster as people have it: topics with records, groups that read, transactions.
+"""It is a small cluster as people have it: topics with records, groups that read, transactions.
 
 Its contents are always the same, so that pages that show it can be compared, and pictured.
 """

@@ -1,4 +1,4 @@
-"""What the header of a batch says becomes words here, for tools and for who asks over the wire."""
+"""The header of a batch becomes words here, for tools and for who asks over the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a replica's log lies on disk is asked for here, and the way to an offset in it."""
+"""A broker is asked here how a replica's log lies on disk, and for the way to an offset in it."""
 
 from __future__ import annotations
 

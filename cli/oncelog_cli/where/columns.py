@@ -53,7 +53,7 @@ Rows = Sequence[int]
 
 _Select = Callable[["_Columns", Rows], list[int]]
 _Values = Callable[["_Columns", int], Sequence[Any]]
-"""What stands in a field of one record: one thing, or as many as there are headers of a name."""
+"""They stand in a field of one record: one thing, or as many as there are headers of a name."""
 
 _ESCAPE = b"\\u"
 _UNSAFE = re.compile(r'["\\/\x00-\x1f\ud800-\udfff]')
@@ -84,7 +84,7 @@ class _Joined:
 
 @dataclass(slots=True)
 class _Columns:
-    """A batch, with what several conditions need of it, made when it is first needed."""
+    """They are a batch with what several conditions need of it, made when it is first needed."""
 
     batch: ColumnBatch
     numbers: dict[Part, Sequence[int]] = field(default_factory=dict)

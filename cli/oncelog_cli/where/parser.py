@@ -75,7 +75,7 @@ def parse_where(text: str, now_ms: int) -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A side of a comparison with the words that it begins with: errors name them."""
+    """A side of a comparison has the words that it begins with, which errors name."""
 
     what: Field | Literal
     word: Word

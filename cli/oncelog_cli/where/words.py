@@ -44,13 +44,13 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word has a kind, the text as it was written, and where that begins."""
+    """It is a word with its kind, its text as it was written, and where that begins."""
 
     kind: Kind
     text: str
     position: int
     value: Literal = ""
-    """What text, numbers, times (ms since 1970) and durations (ms) stand for."""
+    """It is what text, numbers, times (ms since 1970) and durations (ms) stand for."""
 
 
 _WORD = re.compile(

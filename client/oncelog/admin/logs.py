@@ -121,7 +121,7 @@ class LogDescription:
     next_offset: int | None
     """Segments, epochs and aborted ranges are told up to here; None: all. Ask on from here."""
     producer_snapshots: tuple[int, ...]
-    """What is known of producers is kept as of these offsets."""
+    """Snapshots of producers are kept as of these offsets."""
     index: tuple[LogIndexEntry, ...]
     batches: tuple[LogBatch, ...]
     next_batch: int | None

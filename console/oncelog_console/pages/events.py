@@ -1,4 +1,4 @@
-"""What has happened at brokers, on lanes over time and as a table; and what was missed.
+"""Events of brokers are shown on lanes over time and as a table, with what was missed.
 
 The rows are those of ``cluster events``, which the poller has asked for. An address says which of
 them are meant, with times in UTC.
@@ -90,7 +90,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """One event of the table."""
+    """An event is a row of the table."""
 
     row: Mapping[str, Any]
     kind: str
@@ -101,7 +101,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class EventsView:
-    """The view of the page."""
+    """The view holds what the page shows."""
 
     chosen: Filter
     known: bool
@@ -117,7 +117,7 @@ class EventsView:
     gaps: tuple[Gap, ...]
     gap_count: int
     forgotten: Mapping[int, int]
-    """By broker, how many older events it does not have any more."""
+    """So many older events a broker does not have any more, by broker."""
     spans: tuple[tuple[str, str], ...]
     """Words and addresses of the last so long."""
     kinds: tuple[tuple[str, str], ...]

@@ -1,4 +1,4 @@
-"""One group: how far behind it is and was, who is in it, and what happened to it."""
+"""One group is shown: how far behind it is and was, who is in it, and what happened to it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PendingOffset:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRow:
-    """One partition: its row of ``groups describe``, the lag in time, and what is pending."""
+    """A partition has its row of ``groups describe``, the lag in time, and what is pending."""
 
     row: Mapping[str, Any]
     behind: Behind | None
@@ -95,7 +95,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """The view of the page."""
+    """The view holds what the page shows."""
 
     looked: Looked
     described: Mapping[str, Any] | None

@@ -1,4 +1,4 @@
-"""All groups, filtered, sorted and a page at a time; only the groups of the page are described."""
+"""All groups are shown a page at a time; only the groups of the page are described."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ADDRESS = "/groups"
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """Which groups are shown, and in which order."""
+    """It says which groups are shown, and in which order."""
 
     name: NameFilter
     state: str = ""
@@ -59,7 +59,7 @@ class GroupFilter:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One group: what ``groups list`` says of it, and what its coordinator says now."""
+    """A group has what ``groups list`` says of it, and what its coordinator says now."""
 
     listed: Mapping[str, Any]
     described: Mapping[str, Any] | None
@@ -74,7 +74,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The view of the page."""
+    """The view holds what the page shows."""
 
     rows: tuple[GroupRow, ...]
     count: int

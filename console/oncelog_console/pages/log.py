@@ -1,4 +1,4 @@
-"""The log of one partition: how a replica lies on its broker's disk, and how others differ.
+"""The log of one partition is shown as it lies on a broker's disk, and how others differ.
 
 It is asked through the visitor's admin client, once a view: a log is read from a disk for it, so
 this page does not refresh by itself.
@@ -33,7 +33,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRow:
-    """One replica beside the others."""
+    """A replica stands beside the others."""
 
     broker_id: int
     document: Row | None
@@ -42,12 +42,12 @@ class ReplicaRow:
     epochs_differ: bool = False
     """Whether its leader epochs begin elsewhere than those of the replica that is shown."""
     at_offset: str = ""
-    """Where the offset lies in it that is looked for."""
+    """The offset that is looked for lies here in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """One batch, with the letter that its box has."""
+    """A batch has the letter of its box."""
 
     row: Row
     letter: str
@@ -56,7 +56,7 @@ class BatchRow:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """The view of the page."""
+    """The view holds what the page shows."""
 
     topic: str
     partition: int

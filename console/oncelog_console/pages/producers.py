@@ -1,4 +1,4 @@
-"""What partitions know of those who write to them: looked at for one topic, or some partitions."""
+"""Partitions tell what they know of producers, for one topic or for some partitions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ProducersAsked:
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow:
-    """One producer in one partition: its row of ``producers describe``, and whose it is."""
+    """A producer in one partition has its row of ``producers describe``, and whose it is."""
 
     row: Mapping[str, Any]
     transactional_id: str | None
@@ -86,7 +86,7 @@ class ProducerRow:
 
 @dataclass(frozen=True, slots=True)
 class ProducersView:
-    """The view of the page."""
+    """The view holds what the page shows."""
 
     asked: ProducersAsked
     rows: tuple[ProducerRow, ...]

@@ -1,4 +1,4 @@
-"""One transactional id: where it is on its path, and which partitions have their marker."""
+"""One transactional id is shown on its path, with the partitions that have their marker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MarkState = Literal["open", "ended", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One state of the path, and whether the transaction has passed it."""
+    """A step is one state of the path; the transaction has passed it or not."""
 
     state: str
     place: Place
@@ -53,15 +53,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMark:
-    """How the transaction stands in one partition."""
+    """The transaction stands so in one partition."""
 
     partition: TopicPartition
     writer: str
-    """Of a shared transaction: who writes there."""
+    """This one writes there, in a shared transaction."""
     producer_id: int | None
     state: MarkState
     start_offset: int | None
-    """Where it begins, while it is open there."""
+    """It begins here, while it is open there."""
     leader: int | None
     """None: nobody leads, or it is not known who does."""
     holds_back: int | None
@@ -71,7 +71,7 @@ class PartitionMark:
 
 @dataclass(frozen=True, slots=True)
 class TransactionView:
-    """The view of the page."""
+    """The view holds what the page shows."""
 
     transactional_id: str
     described: Mapping[str, Any] | None

@@ -1,4 +1,4 @@
-"""Transactions: those that are open, those that are ending, those that hang, and all ids."""
+"""Transactions are shown that are open, that are ending or that hang, and all ids."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OFFSETS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionFilter:
-    """Which transactions are shown."""
+    """It says which transactions are shown."""
 
     tab: str = "open"
     name: NameFilter = ALL_NAMES
@@ -83,7 +83,7 @@ class TransactionFilter:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """One id: its rows of ``transactions list`` and ``describe``, its age, and what it holds."""
+    """An id has its rows of ``transactions list`` and ``describe``, its age, and what it holds."""
 
     listed: Mapping[str, Any]
     described: Mapping[str, Any] | None
@@ -100,7 +100,7 @@ class TransactionRow:
 
 @dataclass(frozen=True, slots=True)
 class HangingRow:
-    """One that hangs: its row of ``transactions find-hanging``, and the command that ends it."""
+    """One that hangs has its row of ``transactions find-hanging``, and the command that ends it."""
 
     row: Mapping[str, Any]
     abort: Command
@@ -108,7 +108,7 @@ class HangingRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsView:
-    """The view of the page."""
+    """The view holds what the page shows."""
 
     chosen: TransactionFilter
     rows: tuple[TransactionRow, ...]

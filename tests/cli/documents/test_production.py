@@ -1,4 +1,4 @@
-"""What became of records that were sent is counted, partition by partition."""
+"""Records that were sent are counted by what became of them, partition by partition."""
 
 from __future__ import annotations
 

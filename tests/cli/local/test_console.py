@@ -1,4 +1,4 @@
-"""The console of a local cluster: what it is started with, and what it says if it cannot start."""
+"""The console of a local cluster is started with what it needs, and says why it cannot start."""
 
 from __future__ import annotations
 

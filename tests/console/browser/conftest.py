@@ -1,4 +1,4 @@
-"""Tests of the console in a real browser, which is started once for all of them in a process.
+"""A real browser is started once for all tests of the console in a process.
 
 They share one event loop: that of the session, on which the browser's connection lives. Where there
 is no Chromium they are skipped, but with ONCELOG_REQUIRE_BROWSER, as in continuous integration.

@@ -1,4 +1,4 @@
-"""All pages, as people see them: light and dark, without script, in their own time zone."""
+"""All pages are looked at as people see them: light and dark, without script, in their own zone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_page_has_an_example() -> None:
 
 @every_page
 async def test_anybody_can_use_it(people: People, console: Served, example: Example) -> None:
-    """The rules of WCAG 2.2 AA that a program can check, in both schemes."""
+    """Check the rules of WCAG 2.2 AA that a program can check, in both schemes."""
     person = await people.come(console.origin)
     page = await person.open(example.path)
     assert await inaccessible(page) == []

@@ -1,4 +1,4 @@
-"""One group: lag and what is pending, members, rebalances, and what happens when nobody answers."""
+"""One group shows lag, what is pending, members and rebalances, also when nobody answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One transactional id: its path, its partitions with their markers, and who is waited for."""
+"""One transactional id shows its path, its partitions with their markers, and who is waited for."""
 
 from __future__ import annotations
 
