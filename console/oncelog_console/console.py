@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 
 from oncelog_cli.documents.answer import Answer
+from oncelog_console.browsing import Browsing
 from oncelog_console.clients import ClusterClients
 from oncelog_console.group_log import GroupLogs
 from oncelog_console.history import History
 from oncelog_console.plans import Plans
 from oncelog_console.poller import Poller
+from oncelog_console.search import Searches
 from oncelog_console.sessions import Sessions
 from oncelog_console.settings import ConsoleSettings
 from oncelog_console.snapshot import Fact, Snapshot
+from oncelog_console.tables import Tables
+from oncelog_console.tails import Tails
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.tasks import Tasks
@@ -46,6 +50,10 @@ class Console:
         self.poller.watch(self._remember)
         self.group_logs = GroupLogs(self.admin, clients, clock, self.history)
         self.plans = Plans(entropy, lambda: asyncio.get_running_loop().time(), clock.now_ms)
+        self.searches = Searches()
+        self.tails = Tails(self.searches)
+        self.browsing = Browsing()
+        self.tables = Tables()
         self.sessions = Sessions(clients, self.admin, settings.token, clock, entropy)
 
     async def __aenter__(self) -> Console:
@@ -58,6 +66,8 @@ class Console:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.tails.close()
+        await self.searches.close()
         await self.sessions.close()
         await self.poller.close()
         await self._tasks.close()

@@ -30,8 +30,11 @@ class Look:
         return f"{self.theme}.{self.zone}"
 
     def text(self, wall_ms: int) -> str:
-        """Return a time, in ms since 1970, as pages show it."""
-        return f"{_moment(wall_ms).astimezone(zone_of(self.shown_zone)):%Y-%m-%d %H:%M:%S}"
+        """Return a time, in ms since 1970, as pages show it; it may be beyond any calendar."""
+        try:
+            return f"{_moment(wall_ms).astimezone(zone_of(self.shown_zone)):%Y-%m-%d %H:%M:%S}"
+        except OverflowError:
+            return f"{wall_ms // 1000} s"
 
 
 def look_of(cookie: str | None) -> Look:
@@ -64,8 +67,11 @@ def zone_of(name: str) -> tzinfo:
 
 
 def iso(wall_ms: int) -> str:
-    """Return a time in UTC, as ``<time datetime>`` and addresses have it."""
-    return f"{_moment(wall_ms):%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}Z"
+    """Return a time in UTC, as ``<time datetime>`` has it; "": no calendar has it."""
+    try:
+        return f"{_moment(wall_ms):%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}Z"
+    except OverflowError:
+        return ""
 
 
 def _moment(wall_ms: int) -> datetime:

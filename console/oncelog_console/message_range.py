@@ -6,7 +6,8 @@
     ``beginning``, ``newest:50`` (so many offsets of each partition, before ``to``), ``offset:120``,
     or ``time:2026-11-21T12:00:00Z``.
 ``to``
-    ``end``, ``offset:`` or ``time:`` alike; what lies there is not shown any more.
+    ``end``, ``offset:`` or ``time:`` alike, or an offset of each partition: ``offsets:0=981,3=17``.
+    What lies there is not shown any more.
 ``where``
     A filter expression.
 ``n``, ``isolation``
@@ -23,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import quote, urlencode
 
+from oncelog.config import IsolationOption
 from oncelog_cli.internal_records import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog_cli.offset_range import OFFSET_MAX, Base, RangePoint, parse_time
 from oncelog_cli.where.parser import parse_where
@@ -38,6 +40,18 @@ BEGINNING = RangePoint(Base.START)
 NEWEST = RangePoint(Base.END, -ROWS)
 
 
+PLACES_MAX = 200
+"""An address names an end in each partition for so many at most: heads of requests have limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """An end in each of some partitions; others are not meant."""
+
+    offsets: tuple[tuple[int, int], ...]
+    """Pairs of a partition and the offset of what is not shown any more."""
+
+
 class RangeError(ValueError):
     """A part of an address means nothing; the text says which, and what could stand there."""
 
@@ -50,7 +64,7 @@ class Wanted:
     partitions: tuple[int, ...] = ()
     """None of them: all."""
     start: RangePoint = NEWEST
-    end: RangePoint | None = None
+    end: RangePoint | Places | None = None
     """None: whatever the end is when somebody looks."""
     where: str = ""
     rows: int = ROWS
@@ -62,20 +76,38 @@ class Wanted:
         return self.topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
     @property
+    def level(self) -> IsolationOption:
+        """Return the isolation level of who reads it."""
+        return "read_committed" if self.isolation == "committed" else "read_uncommitted"
+
+    @property
     def newest_first(self) -> bool:
         """Return whether the newest rows stand at the top."""
         return self.start.base is Base.END
 
-    def absolute(self, now_ms: int) -> Wanted:
+    def absolute(self, now_ms: int, ends: Mapping[int, int]) -> Wanted:
         """Return what is wanted now, said so that it is the same at any later time.
 
+        :param ends: where each partition ends now; where there are too many, it is a time.
         :raises WhereError: the expression is none.
         """
-        end = RangePoint(Base.TIME, now_ms) if self.end is None else self.end
+        end = self.end
+        if end is None:
+            named = Places(tuple(sorted(ends.items())))
+            end = named if 0 < len(ends) <= PLACES_MAX else RangePoint(Base.TIME, now_ms)
         tree = parse_where(self.where, now_ms) if self.where else None
         if tree is None or tree == parse_where(self.where, now_ms + 1):
             return replace(self, end=end)
         return replace(self, end=end, where=text_of(tree))
+
+    def end_in(self, partition: int) -> RangePoint | None:
+        """Return where the range ends in a partition; None: at its end, whatever that is.
+
+        :raises LookupError: the partition is not meant.
+        """
+        if isinstance(self.end, Places):
+            return RangePoint(Base.ZERO, dict(self.end.offsets)[partition])
+        return self.end
 
     def query(self) -> str:
         """Return the part of an address that is behind the question mark."""
@@ -87,14 +119,23 @@ class Wanted:
             "n": str(self.rows),
             "isolation": self.isolation,
         }
-        return urlencode({k: v for k, v in pairs.items() if v}, quote_via=quote, safe=":,")
+        return urlencode({k: v for k, v in pairs.items() if v}, quote_via=quote, safe=":,=")
 
     def command(self) -> tuple[str, ...]:
-        """Return the words of a command line that prints the same records, without ``oncelog``."""
+        """Return the words of a command line that prints the same records, without ``oncelog``.
+
+        A command cannot name ends in several partitions: then it prints up to what is the end when
+        it runs.
+        """
         words = ["consume", self.topic]
-        for number in self.partitions:
+        partitions, end = self.partitions, "end"
+        if isinstance(self.end, RangePoint):
+            end = _bound(self.end)
+        elif self.end is not None and len(self.end.offsets) == 1:
+            ((number, offset),) = self.end.offsets
+            partitions, end = (number,), str(offset)
+        for number in partitions:
             words += ["--partition", str(number)]
-        end = "end" if self.end is None else _bound(self.end)
         words += ["--offset", f"{_bound(self.start)}:{end}"]
         if self.where:
             words += ["--where", self.where]
@@ -118,9 +159,7 @@ def wanted_of(topic: str, query: Mapping[str, str], now_ms: int) -> Wanted:
     if isolation not in ISOLATIONS:
         raise RangeError(f"isolation={isolation!r}: there are {' and '.join(ISOLATIONS)}")
     end_text = query.get("to", "").strip()
-    end = None if end_text in ("", "end", "now") else _point("to", end_text, now_ms)
-    if end is not None and end.base in (Base.START, Base.END):
-        raise RangeError(f"to={end_text!r}: an end is end, offset:N or time:...")
+    end = None if end_text in ("", "end") else _end(end_text, now_ms)
     start_text = query.get("from", "").strip()
     return Wanted(
         topic,
@@ -133,8 +172,30 @@ def wanted_of(topic: str, query: Mapping[str, str], now_ms: int) -> Wanted:
     )
 
 
-def point_text(point: RangePoint) -> str:
-    """Return a place as addresses have it."""
+def _end(text: str, now_ms: int) -> RangePoint | Places:
+    word, _, rest = text.partition(":")
+    if word == "offsets":
+        return _places(rest)
+    point = _point("to", text, now_ms)
+    if point.base in (Base.START, Base.END):
+        raise RangeError(f"to={text!r}: an end is end, offset:N, offsets:P=N,P=N or time:...")
+    return point
+
+
+def _places(text: str) -> Places:
+    found: dict[int, int] = {}
+    for item in text.split(","):
+        number, _, offset = item.partition("=")
+        found[_count("to", number, PARTITION_MAX)] = _count("to", offset, OFFSET_MAX)
+    if len(found) > PLACES_MAX:
+        raise RangeError(f"to=offsets:... names more than {PLACES_MAX} partitions")
+    return Places(tuple(sorted(found.items())))
+
+
+def point_text(point: RangePoint | Places) -> str:
+    """Return a place, or places, as addresses have it."""
+    if isinstance(point, Places):
+        return "offsets:" + ",".join(f"{number}={offset}" for number, offset in point.offsets)
     match point.base:
         case Base.START:
             return "beginning"

@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,7 +26,7 @@ from oncelog_cli.record_filter import filter_of
 from oncelog_cli.where.columns import finder_of
 from oncelog_cli.where.parser import parse_where
 from oncelog_console.decoding import preview
-from oncelog_console.message_range import Wanted
+from oncelog_console.message_range import Places, Wanted
 
 BATCH_RECORDS = 20_000
 """So many records of one partition are read before it is another's turn."""
@@ -136,7 +136,10 @@ async def partitions_of(consumer: Consumer, wanted: Wanted) -> list[TopicPartiti
             raise CommandError(
                 f"topic {wanted.topic!r} has {len(known)} partitions, there is no {number}"
             )
-    return [tp for tp in known if not wanted.partitions or tp.partition in wanted.partitions]
+    meant: Container[int] = wanted.partitions or range(len(known))
+    if isinstance(wanted.end, Places):
+        meant = {number for number, _ in wanted.end.offsets if number in meant}
+    return [tp for tp in known if tp.partition in meant]
 
 
 async def spans_of(consumer: Consumer, wanted: Wanted) -> list[Span]:
@@ -148,16 +151,17 @@ async def spans_of(consumer: Consumer, wanted: Wanted) -> list[Span]:
     partitions = await partitions_of(consumer, wanted)
     starts = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
-    limits = OffsetRange(wanted.start, wanted.end or RangePoint(Base.END))
-    found_starts = await _at_time(consumer, partitions, limits.start)
-    found_ends = await _at_time(consumer, partitions, limits.end)
+    found_starts = await _at_time(consumer, partitions, wanted.start)
+    end = wanted.end if isinstance(wanted.end, RangePoint) else None
+    found_ends = await _at_time(consumer, partitions, end)
     spans = []
     for tp in partitions:
         held = HeldOffsets(starts[tp], ends[tp])
-        start, end = span_of(limits, held, found_starts.get(tp), found_ends.get(tp))
-        start, end = max(start, held.start), held.end if end is None else min(end, held.end)
-        if start < end:
-            spans.append(Span(tp, start, end))
+        limits = OffsetRange(wanted.start, wanted.end_in(tp.partition) or RangePoint(Base.END))
+        start, last = span_of(limits, held, found_starts.get(tp), found_ends.get(tp))
+        start, last = max(start, held.start), held.end if last is None else min(last, held.end)
+        if start < last:
+            spans.append(Span(tp, start, last))
     return spans
 
 
@@ -183,9 +187,8 @@ class Reading:
     ) -> None:
         self._wanted = wanted
         self._per_partition = per_partition
-        self._find = _finder(wanted)
-        level = "read_committed" if wanted.isolation == "committed" else "read_uncommitted"
-        self._consumer = make(isolation_level=level, auto_offset_reset="earliest")
+        self._find = finder(wanted)
+        self._consumer = make(isolation_level=wanted.level, auto_offset_reset="earliest")
         self._second = (
             None if wanted.isolation == "committed" else make(isolation_level="read_committed")
         )
@@ -209,7 +212,7 @@ class Reading:
     async def __aexit__(self, *_: object) -> None:
         await self._closing.aclose()
 
-    async def found(self) -> AsyncIterator[Found]:
+    async def found(self) -> AsyncGenerator[Found, None]:
         """Yield what is found, whenever something was read.
 
         :raises OncelogError: a leader did not answer in time, or refused.
@@ -298,8 +301,8 @@ class _Part:
     """So many records may still be handed out; None: all."""
 
 
-def _finder(wanted: Wanted) -> Callable[[ColumnBatch], list[Record]]:
-    """Return what gives the records of a batch that are looked for.
+def finder(wanted: Wanted) -> Callable[[ColumnBatch], list[Record]]:
+    """Return what gives the records of a batch that are looked for: all, without an expression.
 
     :raises WhereError: the expression is none.
     """

@@ -25,6 +25,7 @@ from oncelog_console.message_range import Wanted
 from oncelog_console.process_limits import Limits, end_text
 from oncelog_console.reading import Progress, Row
 from oncelog_console.search_worker import Orders, encode_orders
+from oncelog_console.tail import Tick, tick_of
 from oncelog_console.workers import Worker, Workers
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
@@ -40,6 +41,10 @@ PART_BYTES = 64 << 10
 LINES_RECORDS_MAX = 100_000
 """A file of records has so many at most."""
 WORKER = "oncelog_console.search_worker"
+
+
+class SearchFailedError(Exception):
+    """A search is over without having done what it should; the text says why."""
 
 
 @dataclass(slots=True)
@@ -148,7 +153,7 @@ class Searches:
 
         :raises TooManyWorkersError: others run.
         """
-        orders = Orders(clients, wanted, self._limits, lines=True, records_max=LINES_RECORDS_MAX)
+        orders = Orders(clients, wanted, self._limits, "lines", LINES_RECORDS_MAX)
         encoded = encode_orders(orders)
         worker = self._workers.take()
         async with worker.running(WORKER, encoded) as said:
@@ -158,6 +163,23 @@ class Searches:
         if code:
             why = complaint if code == EXIT_FAILED else end_text(code, self._limits)
             yield json.dumps({"failed": why}).encode() + b"\n"
+
+    async def tail(self, clients: ClusterClients, wanted: Wanted) -> AsyncGenerator[Tick, None]:
+        """Yield what comes from now on and fits an expression; leaving the loop ends the program.
+
+        :raises TooManyWorkersError: others run.
+        :raises SearchFailedError: it failed.
+        """
+        encoded = encode_orders(Orders(clients, wanted, self._limits, "tail"))
+        worker = self._workers.take()
+        async with worker.running(WORKER, encoded) as said:
+            while line := await said.readline():
+                told = json.loads(line)
+                if "failed" in told:
+                    raise SearchFailedError(told["failed"])
+                yield tick_of(told)
+            code, _ = await worker.result()
+        raise SearchFailedError(end_text(code, self._limits))
 
     async def close(self) -> None:
         """End all searches."""

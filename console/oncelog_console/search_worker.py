@@ -8,8 +8,8 @@ lines of JSON, four a second and no more, but for the first record, which is tol
     {"done": "end" | "rows"}              the range is read, or enough rows were found
     {"failed": "why"}                     the search is over
 
-With ``"lines": true`` there are the records alone, as ``oncelog consume --json`` prints them, and
-why it failed is on standard error.
+With ``"kind": "lines"`` there are the records alone, as ``oncelog consume --json`` prints them, and
+why it failed is on standard error. With ``"kind": "tail"`` each line is a tick of ``tail.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from oncelog import Security
 from oncelog_cli.exits import EXIT_FAILED, EXIT_OK, CommandError
@@ -28,13 +28,17 @@ from oncelog_cli.internal_records import decoded
 from oncelog_cli.offset_range import Base, RangePoint
 from oncelog_cli.record_text import json_line
 from oncelog_console.clients import ClusterClients
-from oncelog_console.message_range import Wanted
+from oncelog_console.message_range import Places, Wanted
 from oncelog_console.process_limits import EXIT_MEMORY, Limits
 from oncelog_console.reading import Found, Reading, Row
+from oncelog_console.tail import ticks
 from oncelog_protocol.errors import OncelogError
 
 TOLD_S = 0.25
 """What is found is told so often."""
+
+
+Kind = Literal["rows", "lines", "tail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class Orders:
     clients: ClusterClients
     wanted: Wanted
     limits: Limits
-    lines: bool = False
-    """Whether the records themselves are written, and not rows."""
+    kind: Kind = "rows"
+    """``rows``, ``lines``: the records themselves, or ``tail``: rows of what comes from now on."""
     records_max: int | None = None
     """So many are enough; None: as many as rows are wanted."""
 
@@ -62,7 +66,7 @@ def encode_orders(orders: Orders) -> bytes:
         "options": dict(orders.clients.options),
         "wanted": asdict(orders.wanted),
         "limits": asdict(orders.limits),
-        "lines": orders.lines,
+        "kind": orders.kind,
         "records_max": orders.records_max,
     }
     return json.dumps(document, default=_plain).encode() + b"\n"
@@ -99,8 +103,7 @@ def decode_orders(line: bytes) -> Orders:
     wanted = document["wanted"]
     wanted["partitions"] = tuple(wanted["partitions"])
     for name in ("start", "end"):
-        point = wanted[name]
-        wanted[name] = point and RangePoint(Base[point["base"]], point["number"])
+        wanted[name] = _point(wanted[name])
     return Orders(
         ClusterClients(
             document["servers"],
@@ -109,9 +112,17 @@ def decode_orders(line: bytes) -> Orders:
         ),
         Wanted(**wanted),
         Limits(**document["limits"]),
-        document["lines"],
+        document["kind"],
         document["records_max"],
     )
+
+
+def _point(document: Any) -> RangePoint | Places | None:
+    if document is None:
+        return None
+    if "offsets" in document:
+        return Places(tuple((number, offset) for number, offset in document["offsets"]))
+    return RangePoint(Base[document["base"]], document["number"])
 
 
 class Search:
@@ -134,19 +145,23 @@ class Search:
         :raises CommandError: there is no such partition.
         """
         orders = self._orders
+        if orders.kind == "tail":
+            async for tick in ticks(orders.wanted, orders.clients.consumer):
+                self._say(tick.document())
+            return
         left = orders.records_max or orders.wanted.rows
         async with Reading(orders.wanted, orders.clients.consumer) as reading:
             async for found in reading.found():
                 found = Found(found.records[:left], found.states[:left], found.markers)
                 left -= len(found.records)
-                if orders.lines:
+                if orders.kind == "lines":
                     self._write_lines(found)
                 else:
                     self._rows += found.rows(decodes=orders.wanted.decodes)
                     self._tell(reading)
                 if left == 0:
                     break
-            if not orders.lines:
+            if orders.kind == "rows":
                 self._say({"rows": self._taken(), "progress": asdict(reading.progress)})
                 self._say({"done": "end" if left else "rows"})
         self._out.flush()
@@ -204,7 +219,7 @@ def main() -> int:
         return EXIT_MEMORY
     except (OncelogError, CommandError) as error:
         text = str(error) or type(error).__name__
-        if orders.lines:
+        if orders.kind == "lines":
             sys.stderr.write(text + "\n")
             return EXIT_FAILED
         out.write(json.dumps({"failed": text}).encode() + b"\n")

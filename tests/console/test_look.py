@@ -37,3 +37,10 @@ def test_the_oldest_figure_counts_and_one_that_is_missing_makes_the_age_unknown(
     assert ages(10_000, [9_000, 4_000]) == 6_000
     assert ages(10_000, [9_000, None]) is None
     assert ages(10_000, []) is None
+
+
+def test_times_beyond_any_calendar_are_still_shown() -> None:
+    for wall_ms in (2**63 - 1, -(2**63), 253_402_300_799_999):
+        assert Look("Asia/Tokyo").text(wall_ms)
+    assert iso(2**63 - 1) == ""
+    assert iso(-1) == "1969-12-31T23:59:59.999Z"

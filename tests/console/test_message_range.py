@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oncelog_cli.offset_range import Base, RangePoint
 from oncelog_cli.where.words import WhereError
-from oncelog_console.message_range import NEWEST, RangeError, Wanted, wanted_of
+from oncelog_console.message_range import NEWEST, PLACES_MAX, Places, RangeError, Wanted, wanted_of
 
 NOON_MS = 1_769_860_800_000
 """2026-01-31T12:00:00Z."""
@@ -21,7 +21,10 @@ points = st.one_of(
     st.integers(0, 2**63 - 1).map(lambda n: RangePoint(Base.ZERO, n)),
     st.integers(0, 253_402_300_799_999).map(lambda ms: RangePoint(Base.TIME, ms)),
 )
-ends = points.filter(lambda point: point.base in (Base.ZERO, Base.TIME))
+places = st.dictionaries(st.integers(0, 9), st.integers(0, 2**63 - 1), min_size=1).map(
+    lambda found: Places(tuple(sorted(found.items())))
+)
+ends = points.filter(lambda point: point.base in (Base.ZERO, Base.TIME)) | places
 wanteds = st.builds(
     Wanted,
     st.just("t"),
@@ -46,20 +49,25 @@ def test_without_parameters_the_newest_records_are_wanted() -> None:
 
 def test_an_absolute_address_has_an_end_and_no_now() -> None:
     wanted = wanted_of("t", {"where": "timestamp > now - 5m and value.now == 'now'"}, NOON_MS)
-    fixed = wanted.absolute(NOON_MS)
-    assert fixed.end == RangePoint(Base.TIME, NOON_MS)
+    fixed = wanted.absolute(NOON_MS, {1: 20, 0: 10})
+    assert fixed.end == Places(((0, 10), (1, 20)))
     assert fixed.where == 'timestamp > 2026-01-31T11:55:00.000Z and value.now == "now"'
-    assert fixed.absolute(NOON_MS + 1) == fixed
+    assert fixed.absolute(NOON_MS + 1, {0: 11}) == fixed
+    assert fixed.end_in(1) == RangePoint(Base.ZERO, 20)
     kept = wanted_of("t", {"where": "value == 'now'", "to": "offset:7"}, NOON_MS)
-    assert kept.absolute(NOON_MS) == kept
+    assert kept.absolute(NOON_MS, {0: 10}) == kept
+    many = wanted_of("t", {}, NOON_MS).absolute(NOON_MS, dict.fromkeys(range(PLACES_MAX + 1), 1))
+    assert many.end == RangePoint(Base.TIME, NOON_MS)
     with pytest.raises(WhereError):
-        wanted_of("t", {"where": "value ="}, NOON_MS).absolute(NOON_MS)
+        wanted_of("t", {"where": "value ="}, NOON_MS).absolute(NOON_MS, {})
 
 
 @pytest.mark.parametrize(
     ("query", "command"),
     [
         ("", "consume t --offset -50:end --json"),
+        ("to=offsets:0=7,1=9", "consume t --offset -50:end --json"),
+        ("to=offsets:1=9", "consume t --partition 1 --offset -50:9 --json"),
         (
             "p=3,0&from=newest:10&to=time:2026-01-31T12:00:00Z&isolation=all",
             "consume t --partition 0 --partition 3 --offset -10:@2026-01-31T12:00:00.000Z"
@@ -99,6 +107,9 @@ def test_records_of_coordinators_are_decoded() -> None:
         {"from": "time:99999-01-01"},
         {"to": "beginning"},
         {"to": "newest:5"},
+        {"to": "offsets:"},
+        {"to": "offsets:1"},
+        {"to": "offsets:" + ",".join(f"{n}=1" for n in range(PLACES_MAX + 1))},
         {"p": "1,x"},
         {"p": "-1"},
         {"n": "0"},

@@ -11,7 +11,7 @@ from oncelog import Admin, Consumer, Producer
 from oncelog_cli.exits import CommandError
 from oncelog_cli.offset_range import Base, RangePoint
 from oncelog_cli.where.words import WhereError
-from oncelog_console.message_range import BEGINNING, Wanted
+from oncelog_console.message_range import BEGINNING, Places, Wanted
 from oncelog_console.reading import Reading, Row
 from support.cluster import Cluster
 
@@ -71,6 +71,9 @@ async def test_ranges(cluster: Cluster) -> None:
     assert places((await read(cluster, times))[0]) == [(0, 8), (1, 8)]
     beyond = replace(ALL, start=RangePoint(Base.ZERO, 9), end=RangePoint(Base.ZERO, 500))
     assert places((await read(cluster, beyond))[0]) == [(0, 9), (1, 9)]
+    named = replace(ALL, start=RangePoint(Base.END, -2), end=Places(((0, 5), (1, 3))))
+    assert places((await read(cluster, named))[0]) == [(0, 3), (0, 4), (1, 1), (1, 2)]
+    assert places((await read(cluster, replace(named, partitions=(1,))))[0]) == [(1, 1), (1, 2)]
     assert places((await read(cluster, ALL, 2))[0]) == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 

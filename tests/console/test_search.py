@@ -129,7 +129,7 @@ async def test_one_that_cannot_ask_says_why(searches: Searches, clients: Cluster
 async def test_lines_are_those_of_the_command(
     cluster: Cluster, clients: ClusterClients, searches: Searches
 ) -> None:
-    wanted = replace(ALL, where="value.n < 3").absolute(3000)
+    wanted = replace(ALL, where="value.n < 3").absolute(3000, {0: 101})
     lines = b"".join([part async for part in searches.lines(clients, wanted)])
     shown = await oncelog(*wanted.command(), bootstrap=cluster.bootstrap)
     assert lines.decode() == shown.out

@@ -14,7 +14,7 @@ from oncelog import Security
 from oncelog_console.clients import ClusterClients
 from oncelog_console.message_range import Wanted
 from oncelog_console.process_limits import Limits
-from oncelog_console.search_worker import Orders, decode_orders, encode_orders
+from oncelog_console.search_worker import Kind, Orders, decode_orders, encode_orders
 
 SECURITIES = [
     None,
@@ -28,24 +28,24 @@ SECURITIES = [
     wanteds,
     st.sampled_from(SECURITIES),
     st.dictionaries(st.sampled_from(["request_timeout_ms"]), st.integers()),
-    st.booleans(),
+    st.sampled_from(["rows", "lines", "tail"]),
     st.none() | st.integers(1),
 )
 def test_orders_arrive_whole(
     wanted: Wanted,
     security: Security | None,
     options: dict[str, Any],
-    lines: bool,
+    kind: Kind,
     records_max: int | None,
 ) -> None:
     clients = ClusterClients("a:1,b:2", security, options)
-    orders = Orders(clients, wanted, Limits(1, 2), lines, records_max)
+    orders = Orders(clients, wanted, Limits(1, 2), kind, records_max)
     encoded = encode_orders(orders)
     assert encoded.count(b"\n") == 1
     arrived = decode_orders(encoded)
     assert arrived.clients.security in (security, _as_text(security))
     assert (arrived.wanted, arrived.limits) == (wanted, Limits(1, 2))
-    assert (arrived.lines, arrived.records_max) == (lines, records_max)
+    assert (arrived.kind, arrived.records_max) == (kind, records_max)
     assert (arrived.clients.servers, arrived.clients.options) == ("a:1,b:2", options)
 
 
