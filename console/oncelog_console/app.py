@@ -23,7 +23,6 @@ from oncelog_console.console import Console
 from oncelog_console.look import look_of
 from oncelog_console.page import (
     BadRequestError,
-    ChangeRoute,
     Form,
     NotFoundError,
     Page,
@@ -35,7 +34,7 @@ from oncelog_console.page import (
     document_of,
     wants_json,
 )
-from oncelog_console.pages import CHANGES, PAGES, PLAIN, STREAMS
+from oncelog_console.pages import CHANGES, FORMS, PAGES, PARTS, PLAIN, STREAMS
 from oncelog_console.rendering import Renderer, static_files
 from oncelog_console.security import BODY_BYTES_MAX, FORM_FIELDS_MAX, HEADERS, refusal_of
 from oncelog_console.sessions import Session
@@ -140,12 +139,15 @@ class ConsoleApp:
             yield Route(plain.path, self._downloading(plain), methods=["GET"])
         for stream in STREAMS:
             yield Route(stream.path, self._streaming(stream), methods=["GET"])
+        for form in FORMS:
+            yield Route(form.path, self._posting(form.take), methods=["POST"])
         allowed = self._console.settings.allow_changes
-        for page in PAGES if allowed else [page for page in PAGES if not page.changes]:
-            yield Route(page.path, self._showing(page), methods=["GET"])
+        for page in (*PAGES, *PARTS):
+            if allowed or not page.changes:
+                yield Route(page.path, self._showing(page), methods=["GET"])
         if allowed:
             for change in CHANGES:
-                yield Route(change.path, self._changing(change), methods=["POST"])
+                yield Route(change.path, self._posting(change.change), methods=["POST"])
         yield Route("/{path:path}", self._showing(PageRoute("", _nothing_here)), methods=["GET"])
 
     async def _live(self, _: Request) -> Response:
@@ -222,11 +224,13 @@ class ConsoleApp:
 
         return self._visiting(show)
 
-    def _changing(self, route: ChangeRoute) -> Callable[[Request], Awaitable[Response]]:
-        async def change(visit: Visit) -> Shown:
-            return await route.change(visit, await self._form(visit.request))
+    def _posting(
+        self, take: Callable[[Visit, Form], Awaitable[Shown]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def post(visit: Visit) -> Shown:
+            return await take(visit, await self._form(visit.request))
 
-        return self._visiting(change)
+        return self._visiting(post)
 
     def _visiting(
         self, show: Callable[[Visit], Awaitable[Shown]]

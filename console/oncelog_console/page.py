@@ -174,6 +174,14 @@ class ChangeRoute:
 
 
 @dataclass(frozen=True, slots=True)
+class FormRoute:
+    """An address that takes a form which changes nothing of the cluster. It always exists."""
+
+    path: str
+    take: Callable[[Visit, Form], Awaitable[Page | Redirect]]
+
+
+@dataclass(frozen=True, slots=True)
 class PlainRoute:
     """An address answers with a file to keep: its name, type and parts."""
 

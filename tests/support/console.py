@@ -91,29 +91,14 @@ class Browser:
         self, method: str, address: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Answered:
         """Send one request, with the cookies that were set before."""
-        path, _, query = address.partition("?")
-        sent = {"host": f"localhost:{PORT}", **headers}
-        if self.cookies:
-            sent["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": unquote(path),
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "root_path": "",
-            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
-            "client": ("127.0.0.1", 50_000),
-            "server": ("127.0.0.1", PORT),
-        }
+        scope = self._scope(method, address, headers)
         messages: list[Any] = []
         requests = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Any:
-            return requests.pop(0) if requests else {"type": "http.disconnect"}
+            if not requests:
+                await asyncio.Event().wait()  # the browser stays until it has everything
+            return requests.pop()
 
         async def send(message: Any) -> None:
             messages.append(message)
@@ -127,6 +112,60 @@ class Browser:
                 self.cookies[cookie] = kept
         content = b"".join(message.get("body", b"") for message in messages[1:])
         return Answered(start["status"], got, content, dict(self.cookies))
+
+    async def events(self, address: str) -> AsyncIterator[tuple[str, Any]]:
+        """Yield the events of a stream, their data as JSON; leaving the loop goes away."""
+        if not self.cookies:
+            await self.get("/")
+        scope = self._scope("GET", address, {"accept": "text/event-stream"})
+        parts: asyncio.Queue[bytes] = asyncio.Queue()
+        left = asyncio.Event()
+        requests = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> Any:
+            if requests:
+                return requests.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                parts.put_nowait(message.get("body", b""))
+
+        serving = asyncio.create_task(self.app(scope, receive, send))
+        serving.add_done_callback(lambda _: parts.put_nowait(b""))
+        try:
+            text = b""
+            while part := await parts.get():
+                text += part
+                while b"\n\n" in text:
+                    event, _, text = text.partition(b"\n\n")
+                    lines = dict(each.split(b": ", 1) for each in event.splitlines())
+                    if b"event" in lines:
+                        yield lines[b"event"].decode(), json.loads(lines[b"data"])
+        finally:
+            left.set()
+            await serving
+
+    def _scope(self, method: str, address: str, headers: Mapping[str, str]) -> dict[str, Any]:
+        path, _, query = address.partition("?")
+        sent = {"host": f"localhost:{PORT}", **headers}
+        if self.cookies:
+            sent["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
+            "client": ("127.0.0.1", 50_000),
+            "server": ("127.0.0.1", PORT),
+        }
 
     async def until(self, shows: Callable[[Snapshot], object], timeout_s: float = 20.0) -> None:
         """Wait until the console knows something."""

@@ -29,6 +29,8 @@ EXAMPLES = (
     Example("/topics", "/topics", "topics"),
     Example("/topics/{topic}", "/topics/orders", "topic"),
     Example("/topics/{topic}/{partition}/log", "/topics/payments/0/log?offset=1", "log"),
+    Example("/topics/{topic}/messages", "/topics/payments/messages?isolation=all", "messages"),
+    Example("/topics/{topic}/{partition:int}/{offset:int}", "/topics/orders/3/0", "record"),
     Example("/brokers", "/brokers", "brokers"),
     Example("/brokers/{broker}", "/brokers/1", "broker"),
     Example("/groups", "/groups", "groups"),

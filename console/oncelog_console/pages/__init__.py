@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog_console.page import ChangeRoute, PageRoute, PlainRoute, StreamRoute
+from oncelog_console.page import ChangeRoute, FormRoute, PageRoute, PlainRoute, StreamRoute
 from oncelog_console.pages import (
     brokers,
     changes,
@@ -11,8 +11,10 @@ from oncelog_console.pages import (
     group,
     groups,
     log,
+    messages,
     overview,
     producers,
+    record,
     settings,
     topic,
     topics,
@@ -24,6 +26,8 @@ PAGES: tuple[PageRoute, ...] = (
     *overview.PAGES,
     *topics.PAGES,
     *topic.PAGES,
+    *messages.PAGES,
+    *record.PAGES,
     *groups.PAGES,
     *group.PAGES,
     *transactions.PAGES,
@@ -36,6 +40,9 @@ PAGES: tuple[PageRoute, ...] = (
     *find.PAGES,
     *settings.PAGES,
 )
-STREAMS: tuple[StreamRoute, ...] = ()
-PLAIN: tuple[PlainRoute, ...] = ()
+STREAMS: tuple[StreamRoute, ...] = messages.STREAMS
+PLAIN: tuple[PlainRoute, ...] = messages.PLAIN
+PARTS: tuple[PageRoute, ...] = messages.PARTS
+"""These answer with parts of pages, for htmx."""
+FORMS: tuple[FormRoute, ...] = messages.FORMS
 CHANGES: tuple[ChangeRoute, ...] = (*changes.CHANGES,)
