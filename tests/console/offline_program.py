@@ -1,5 +1,6 @@
 """This program starts a broker and a console on a machine without a network, and loads what a
-browser loads of each page. It ends with one line of JSON: what was loaded, with the status of each."""
+browser loads of each page. It ends with one line of JSON: what was loaded, and the status of each.
+"""
 
 from __future__ import annotations
 
