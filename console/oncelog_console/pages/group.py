@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -32,11 +32,12 @@ from oncelog_console.page import (
 )
 from oncelog_console.pages.groups import behind_of, partition_behind
 from oncelog_console.pages.producers import ids_of
-from oncelog_console.snapshot import Snapshot
+from oncelog_console.snapshot import Snapshot, Visible
 from oncelog_protocol.errors import (
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     InvalidGroupIdError,
+    OncelogError,
 )
 
 TABS = ("lag", "members", "history")
@@ -221,6 +222,19 @@ def pending_offsets(
     return found
 
 
+def visible_history(known: GroupHistory | None, visible: Visible | None) -> GroupHistory | None:
+    """Return the part of a history that a user may see."""
+    if known is None or visible is None:
+        return known
+    partitions = {tp: item for tp, item in known.partitions.items() if tp.topic in visible.topics}
+    return replace(known, partitions=partitions)
+
+
+def visible_pending(pending: Sequence[Pending], visible: Visible | None) -> list[Pending]:
+    """Return the pending offsets that a user may see."""
+    return [item for item in pending if visible is None or item.partition.topic in visible.topics]
+
+
 def view_of(
     looked: Looked,
     described: Mapping[str, Any] | None,
@@ -228,10 +242,10 @@ def view_of(
     seen: Snapshot,
     known: GroupHistory | None,
     log: KnownLog | None,
+    pending: Sequence[Pending],
     now_ms: int,
 ) -> GroupView:
     """Return the view of a group, from what was told of it and what is remembered."""
-    pending = () if log is None else log.facts.pending
     rows = offset_rows(described, known, pending_offsets(pending, seen), now_ms)
     pages = max(1, -(-len(rows) // PAGE_ROWS))
     first = (min(looked.page, pages) - 1) * PAGE_ROWS
@@ -267,15 +281,22 @@ async def show(visit: Visit) -> Page:
             raise failure.error
         if isinstance(failure.error, GroupIdNotFoundError):
             raise NotFoundError(f"there is no group {name!r}")
+    if described is None and all(row["group"] != name for row in visit.seen.group_rows):
+        failure = answer.failures[0]  # Nobody has told this visitor that there is such a group.
+        raise failure.error if isinstance(failure.error, OncelogError) else NotFoundError(name)
     history.look_at(name, now_ms)
     failures = list(answer.failures)
-    if described is None:
-        history.missed(name, now_ms)
-    else:
-        history.saw(described, now_ms)
+    if not visit.session.own_user:  # What one user may not see is no gap for others.
+        if described is None:
+            history.missed(name, now_ms)
+        else:
+            history.saw(described, now_ms)
+    if described is not None:
         failures += await unknown_ends(visit, described)
-    log = visit.console.group_logs.look(name)
-    view = view_of(looked, described, failures, visit.seen, history.of(name), log, now_ms)
+    log, visible = visit.console.group_logs.look(name), visit.session.visible
+    known = visible_history(history.of(name), visible)
+    pending = visible_pending(log.facts.pending, visible)
+    view = view_of(looked, described, failures, visit.seen, known, log, pending, now_ms)
     words = commands.command("groups describe", name)
     asked_ms = now_ms if described is not None else visit.seen.groups.asked_ms
     return Page(name, "group.html", view, words, answer, asked_ms)

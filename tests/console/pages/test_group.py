@@ -23,9 +23,11 @@ from oncelog_console.pages.group import (
     offset_rows,
     pending_offsets,
     view_of,
+    visible_history,
+    visible_pending,
 )
 from oncelog_console.settings import HISTORY_MS
-from oncelog_console.snapshot import Fact, Snapshot
+from oncelog_console.snapshot import Fact, Snapshot, Visible
 from support.cluster import Cluster
 from support.console import Browser, as_json, console_of
 
@@ -140,15 +142,31 @@ def test_a_group_that_was_not_described_shows_what_was_listed_and_why() -> None:
     listed = {"group": "g", "state": "Stable", "member_count": 3, "coordinator": 2}
     seen = Snapshot(groups=Fact(Answer({"groups": [listed]}), NOW))
     failure = Failure("g", "its coordinator loads")
-    view = view_of(looked(), None, [failure], seen, None, None, NOW)
+    view = view_of(looked(), None, [failure], seen, None, None, (), NOW)
     assert (view.described, view.listed, view.failures) == (None, listed, (failure,))
     assert (view.offsets, view.behind, view.trend, view.chart.is_empty) == ((), None, None, True)
 
 
+def test_a_user_sees_no_partition_of_a_topic_that_is_hidden() -> None:
+    history = History(HISTORY_MS)
+    secret = {**row(0, 7), "topic": "secret"}
+    history.saw(described(row(0, 5), secret), NOW)
+    visible = Visible(frozenset({"t"}), frozenset({"g"}), frozenset(), cluster=False)
+    known = visible_history(history.of("g"), visible)
+    assert lag_chart(known, looked(), NOW).names == ("t-0",)
+    assert lag_chart(visible_history(history.of("g"), None), looked(), NOW).names == (
+        "secret-0",
+        "t-0",
+    )
+    pending = [Pending(T0, 66, 9, NOW), Pending(TopicPartition("secret", 0), 66, 9, NOW)]
+    assert visible_pending(pending, visible) == pending[:1]
+    assert visible_pending(pending, None) == pending
+
+
 def test_many_partitions_have_pages() -> None:
     rows = [row(number, number) for number in range(PAGE_ROWS + 1)]
-    first = view_of(looked(), described(*rows), (), Snapshot(), None, None, NOW)
-    second = view_of(looked_of("g", {}, 2), described(*rows), (), Snapshot(), None, None, NOW)
+    first = view_of(looked(), described(*rows), (), Snapshot(), None, None, (), NOW)
+    second = view_of(looked_of("g", {}, 2), described(*rows), (), Snapshot(), None, None, (), NOW)
     assert (first.pages, len(first.offsets), len(second.offsets)) == (2, PAGE_ROWS, 1)
     assert second.offsets[0].row["lag"] == 0, "the least"
 
@@ -266,6 +284,14 @@ async def test_a_group_that_does_not_exist(browser: Browser) -> None:
     answered = await browser.get("/groups/none")
     assert answered.status == 404
     assert "there is no group" in answered.text
+
+
+@pytest.mark.slow
+async def test_a_group_that_nobody_has_told_of_is_not_shown_while_its_coordinator_loads() -> None:
+    async with AsyncCluster() as cluster, console_of(cluster.bootstrap) as browser:
+        with cluster.fail_next("describe_groups", "COORDINATOR_LOAD_IN_PROGRESS", None):
+            answered = await browser.get("/groups/guessed")
+    assert answered.status == 503
 
 
 async def test_a_name_with_slashes_is_one_name(
