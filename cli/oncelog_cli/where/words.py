@@ -44,7 +44,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """It is a word with its kind, its text as it was written, and where that begins."""
+    """A word of an expression has a kind, a text as it was written, and a beginning."""
 
     kind: Kind
     text: str
