@@ -249,7 +249,11 @@ class ConsoleApp:
                 return self._unknown(request)
             session, is_new = self._console.sessions.begin(), True
         await self._console.poller.catch_up()
-        visit = Visit(self._console, request, session, look_of(request.cookies.get(look.COOKIE)))
+        rights = None
+        if self._console.settings.allow_changes:
+            rights = await self._console.rights.of(session.session_id, session.admin)
+        chosen = look_of(request.cookies.get(look.COOKIE))
+        visit = Visit(self._console, request, session, chosen, rights)
         try:
             answer = self._answer(visit, await show(visit))
         except (NotFoundError, UnknownTopicOrPartitionError, CommandError) as error:

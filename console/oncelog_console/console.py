@@ -11,6 +11,7 @@ from oncelog_console.group_log import GroupLogs
 from oncelog_console.history import History
 from oncelog_console.plans import Plans
 from oncelog_console.poller import Poller
+from oncelog_console.rights import KnownRights
 from oncelog_console.search import Searches
 from oncelog_console.sessions import Sessions
 from oncelog_console.settings import ConsoleSettings
@@ -23,6 +24,10 @@ from oncelog_runtime.tasks import Tasks
 
 GROUPS_A_TURN = 20
 """So many groups are remembered before others have the loop."""
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class Console:
@@ -49,11 +54,12 @@ class Console:
         self.poller = Poller(self.admin, clock, self.history.wanted)
         self.poller.watch(self._remember)
         self.group_logs = GroupLogs(self.admin, clients, clock, self.history)
-        self.plans = Plans(entropy, lambda: asyncio.get_running_loop().time(), clock.now_ms)
         self.searches = Searches()
         self.tails = Tails(self.searches)
         self.browsing = Browsing()
         self.tables = Tables()
+        self.plans = Plans(entropy, _loop_s, clock.now_ms)
+        self.rights = KnownRights(self.admin, _loop_s)
         self.sessions = Sessions(clients, self.admin, settings.token, clock, entropy)
 
     async def __aenter__(self) -> Console:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.datastructures import ImmutableMultiDict, QueryParams
 from starlette.requests import Request
@@ -19,9 +20,11 @@ from oncelog import Admin
 from oncelog_cli.documents.answer import Answer, Document
 from oncelog_console.actions import Author
 from oncelog_console.changes.change import Desk
+from oncelog_console.changes.kinds import KINDS
 from oncelog_console.commands import Command, CommandLine
 from oncelog_console.console import Console
 from oncelog_console.look import Look
+from oncelog_console.rights import Rights
 from oncelog_console.sessions import Session
 from oncelog_console.snapshot import Snapshot, seen_by
 
@@ -64,6 +67,16 @@ class Redirect:
     """These are set, for this console alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A page offers a change."""
+
+    title: str
+    path: str
+    refusal: str
+    """The brokers would refuse it for this reason; "" when they would not."""
+
+
 class NotFoundError(Exception):
     """What an address names does not exist; the text says what."""
 
@@ -75,8 +88,16 @@ class BadRequestError(Exception):
 class Visit:
     """A visit is one request of one visitor."""
 
-    def __init__(self, console: Console, request: Request, session: Session, look: Look) -> None:
+    def __init__(
+        self,
+        console: Console,
+        request: Request,
+        session: Session,
+        look: Look,
+        rights: Rights | None = None,
+    ) -> None:
         self.console = console
+        self._rights = rights or Rights()
         self.request = request
         self.session = session
         self.look = look
@@ -116,6 +137,17 @@ class Visit:
             lambda: seen_by(poller.seen, session.visible),
             self.console.clock.now_ms(),
         )
+
+    def control(self, kind: str, /, **values: object) -> Control | None:
+        """Return the control that leads to the form of a change; None where nothing is changed.
+
+        :param values: they fill its form in.
+        """
+        if not self.changes_allowed:
+            return None
+        said = {key: str(value) for key, value in values.items()}
+        path = f"/changes/{kind}" + (f"?{urlencode(said)}" if said else "")
+        return Control(KINDS[kind].title, path, self._rights.refusal(kind, said))
 
     @property
     def changes_allowed(self) -> bool:

@@ -17,6 +17,7 @@ from oncelog_console.plans import Fate
 from support.changes import Workshop
 from support.cluster import Cluster
 from support.console import Answered, Browser, console_of
+from support.hanging import hang
 
 T0 = TopicPartition("orders", 0)
 RESET = {"group": "billing", "place": "to_earliest"}
@@ -243,6 +244,53 @@ async def test_every_form_is_shown(browser: Browser, kind: str) -> None:
         assert f'name="{field.name}"' in answered.text
         assert f'<label for="field-{field.name}">' in answered.text
     assert f'href="/changes/{kind}"' in (await browser.get("/changes")).text
+
+
+CONTROLS = {
+    "/topics": ["create-topic"],
+    "/topics/orders": [
+        "produce-record?topic=orders",
+        "alter-configs?of=topic&amp;name=orders",
+        "add-partitions?topic=orders",
+        "delete-records?topic=orders",
+        "delete-topic?topic=orders",
+    ],
+    "/groups/billing": [
+        "reset-offsets?group=billing",
+        "clone-group?source=billing",
+        "delete-offsets?group=billing",
+        "delete-group?group=billing",
+    ],
+    "/transactions/pay": ["fence-producer?transactional_id=pay"],
+    "/transactions?tab=hanging&look=1": [
+        "abort-transaction?topic=orders&amp;partition=0&amp;producer_id=99000&amp;start_offset=5"
+    ],
+    "/brokers": ["elect-preferred", "alter-configs?of=all"],
+    "/brokers/1": ["alter-configs?of=broker&amp;name=1"],
+    "/topics/__consumer_offsets": [],
+}
+"""Addresses, and the forms that their controls lead to."""
+
+
+@pytest.mark.usefixtures("group")
+async def test_controls_lead_to_forms_that_are_filled_in(
+    browser: Browser, cluster: Cluster
+) -> None:
+    async with (
+        Producer(cluster.bootstrap, transactional_id="pay") as producer,
+        producer.transaction(),
+    ):
+        pass
+    hang(cluster, "orders", 0, b"hangs", producer_id=99_000)
+    found = {}
+    for address in CONTROLS:
+        page = await browser.get(address)
+        assert page.status == 200, page.text
+        found[address] = re.findall(r'href="/changes/([^"]+)"', page.text)
+        for path in found[address]:
+            form = await browser.get(f"/changes/{unescape(path)}")
+            assert form.status == 200, form.text
+    assert found == CONTROLS
 
 
 # ------------------------------------------------------------------------------ views
