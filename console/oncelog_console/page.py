@@ -18,6 +18,7 @@ from starlette.requests import Request
 
 from oncelog import Admin
 from oncelog_cli.documents.answer import Answer, Document
+from oncelog_cli.documents.names import INTERNAL_PREFIX
 from oncelog_console.actions import Author
 from oncelog_console.changes.change import Desk
 from oncelog_console.changes.kinds import KINDS
@@ -141,11 +142,14 @@ class Visit:
     def control(self, kind: str, /, **values: object) -> Control | None:
         """Return the control that leads to the form of a change; None where nothing is changed.
 
+        Internal topics are only looked at.
+
         :param values: they fill its form in.
         """
-        if not self.changes_allowed:
-            return None
         said = {key: str(value) for key, value in values.items()}
+        topic = said.get("topic") or said.get("name", "")
+        if not self.changes_allowed or topic.startswith(INTERNAL_PREFIX):
+            return None
         path = f"/changes/{kind}" + (f"?{urlencode(said)}" if said else "")
         return Control(KINDS[kind].title, path, self._rights.refusal(kind, said))
 
