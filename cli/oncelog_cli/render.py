@@ -333,3 +333,8 @@ def human_time(timestamp_ms: Any) -> str:
         return "-"
     moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def address_text(host: str, port: int) -> str:
+    """Return ``host:port``, with an IPv6 address in brackets: the client's own is loaded slowly."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.exits import EXIT_UNHEALTHY, UsageError
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import Column, Output, address_text
 from oncelog_cli.runner import run
-from oncelog_protocol.types import address_text
 
 if TYPE_CHECKING:
     import ssl

@@ -14,8 +14,7 @@ from oncelog_cli.commands.cluster_events import events
 from oncelog_cli.commands.cluster_health import health
 from oncelog_cli.documents.cluster import described_cluster, described_log_dirs
 from oncelog_cli.options import OnlyBrokersOption, RegexOption, SomeTopicsArgument
-from oncelog_cli.render import PARTITION_NAME, Column, Output, human_bytes
-from oncelog_protocol.types import address_text
+from oncelog_cli.render import PARTITION_NAME, Column, Output, address_text, human_bytes
 
 
 def _show_listeners(listeners: Mapping[str, Mapping[str, Any]]) -> str:
