@@ -14,6 +14,8 @@ import { localTimes } from "./time.js";
 
 const KEPT = 500; // rows of a tail
 const SECOND_MS = 1000;
+const AGAIN_MS = 2000;
+const STREAMS_MAX = 4; // of one browser
 
 const box = document.getElementById("stream");
 const body = document.getElementById("rows");
@@ -80,39 +82,105 @@ function tellOver(told) {
   if (stop) stop.hidden = true;
 }
 
-/** @param {MessageEvent} event */
-const told = (event) => JSON.parse(event.data);
+/**
+ * Take one of the few streams that a browser may have open: it keeps six connections to a place, and
+ * with all of them taken no page would load any more.
+ * @returns {Promise<(() => void) | null>} what gives it back; null: none is left
+ */
+async function seat() {
+  if (!("locks" in navigator)) return () => {};
+  for (let place = 0; place < STREAMS_MAX; place += 1) {
+    /** @type {(() => void) | null} */
+    const leave = await new Promise((given) => {
+      navigator.locks.request(`oncelog-stream-${place}`, { ifAvailable: true }, (lock) => {
+        if (lock) return new Promise((done) => given(() => done(undefined)));
+        given(null);
+        return undefined;
+      });
+    });
+    if (leave) return leave;
+  }
+  return null;
+}
+
+/**
+ * Listen to a stream while the tab is to be seen.
+ * @param {() => string} address
+ * @param {Record<string, (told: any) => void>} handlers by event; after "over" nobody listens
+ * @param {(shown: boolean) => void} turned
+ */
+function listen(address, handlers, turned) {
+  /** @type {EventSource | null} */
+  let source = null;
+  /** @type {(() => void) | null} */
+  let leave = null;
+  let asking = false;
+  let ended = false;
+  const close = () => {
+    source?.close();
+    leave?.();
+    source = leave = null;
+    delete document.documentElement.dataset.stream;
+  };
+  const open = async () => {
+    if (source || asking || ended || document.hidden) return;
+    asking = true;
+    const given = await seat();
+    asking = false;
+    if (!given) {
+      if (over) {
+        over.dataset.full = "yes";
+        over.textContent = `${STREAMS_MAX} other windows follow something; hide or close one.`;
+      }
+      setTimeout(open, AGAIN_MS);
+      return;
+    }
+    if (document.hidden) {
+      given();
+      return;
+    }
+    leave = given;
+    if (over?.dataset.full) {
+      delete over.dataset.full;
+      over.textContent = "";
+    }
+    source = new EventSource(address());
+    source.addEventListener("open", () => { document.documentElement.dataset.stream = "open"; });
+    // By itself the browser would ask for what it has already.
+    source.addEventListener("error", () => { close(); setTimeout(open, AGAIN_MS); });
+    for (const [name, handle] of Object.entries(handlers)) {
+      source.addEventListener(name, (event) => handle(JSON.parse(event.data)));
+    }
+    source.addEventListener("over", (event) => {
+      ended = true;
+      close();
+      tellOver(JSON.parse(event.data));
+    });
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (ended) return;
+    turned(!document.hidden);
+    if (document.hidden) close();
+    else open();
+  });
+  window.addEventListener("pagehide", close);
+  window.addEventListener("pageshow", open);
+  open();
+}
 
 /**
  * Show what a search finds behind the rows that the page has already.
  * @param {HTMLElement} box @param {HTMLElement} body
  */
 function search(box, body) {
-  /** @type {EventSource | null} */
-  let source = null;
   let known = Number(box.dataset.known);
-  const open = () => {
-    if (source || document.hidden) return;
-    source = new EventSource(`${box.dataset.address}&known=${known}`);
-    source.addEventListener("found", (event) => {
-      /** @type {News} */
-      const news = told(event);
-      body.append(...news.rows.map((row) => line(row, box.dataset.topic ?? "")));
-      known += news.rows.length;
-      if (progress) progress.textContent = news.progress;
-    });
-    source.addEventListener("over", (event) => {
-      close();
-      document.removeEventListener("visibilitychange", turn);
-      tellOver(told(event));
-    });
-    // The browser would ask again for the rows that it has.
-    source.addEventListener("error", () => { close(); setTimeout(open, 2000); });
+  /** @param {News} news */
+  const found = (news) => {
+    body.append(...news.rows.map((row) => line(row, box.dataset.topic ?? "")));
+    known += news.rows.length;
+    if (progress) progress.textContent = news.progress;
   };
-  const close = () => { source?.close(); source = null; };
-  const turn = () => (document.hidden ? close() : open());
-  document.addEventListener("visibilitychange", turn);
-  open();
+  listen(() => `${box.dataset.address}&known=${known}`, { found }, () => {});
 }
 
 /**
@@ -121,8 +189,6 @@ function search(box, body) {
  */
 function tail(box, body, pause) {
   const topic = box.dataset.topic ?? "";
-  /** @type {EventSource | null} */
-  let source = null;
   /** @type {Row[]} */
   let waiting = [];
   let paused = false;
@@ -153,46 +219,25 @@ function tail(box, body, pause) {
     if (dropped) text += `, ${number.format(dropped)} older ones were let go`;
     progress.textContent = text;
   };
-  const open = () => {
-    if (source || document.hidden) return;
-    source = new EventSource(box.dataset.address ?? "");
-    source.addEventListener("tick", (event) => {
-      /** @type {Tick} */
-      const news = told(event);
-      recent.push({ at: performance.now(), tick: news });
-      waiting.push(...news.rows);
-      if (waiting.length > KEPT) {
-        dropped += waiting.length - KEPT;
-        waiting = waiting.slice(-KEPT);
-      }
-      if (!paused) show();
-      say();
-    });
-    source.addEventListener("over", (event) => {
-      close();
-      document.removeEventListener("visibilitychange", turn);
-      tellOver(told(event));
-    });
-    source.addEventListener("open", () => { box.dataset.open = "yes"; });
-  };
-  const close = () => {
-    source?.close();
-    source = null;
-    delete box.dataset.open;
-  };
-  const turn = () => {
-    if (document.hidden) {
-      close();
-      return;
+  /** @param {Tick} news */
+  const tick = (news) => {
+    recent.push({ at: performance.now(), tick: news });
+    waiting.push(...news.rows);
+    if (waiting.length > KEPT) {
+      dropped += waiting.length - KEPT;
+      waiting = waiting.slice(-KEPT);
     }
-    if (since && over) {
-      const link = document.createElement("a");
-      const from = encodeURIComponent(`time:${since}`);
-      link.href = `/topics/${encodeURIComponent(topic)}/messages?from=${from}`;
-      link.textContent = "Records that came meanwhile";
-      over.replaceChildren("Nothing was followed while this tab was hidden. ", link);
-    }
-    open();
+    if (!paused) show();
+    say();
+  };
+  /** @param {boolean} shown */
+  const turned = (shown) => {
+    if (!shown || !since || !over) return;
+    const link = document.createElement("a");
+    const from = encodeURIComponent(`time:${since}`);
+    link.href = `/topics/${encodeURIComponent(topic)}/messages?from=${from}`;
+    link.textContent = "Records that came meanwhile";
+    over.replaceChildren("Nothing was followed while this tab was hidden. ", link);
   };
   pause.hidden = false;
   pause.addEventListener("click", () => {
@@ -204,9 +249,8 @@ function tail(box, body, pause) {
     }
     say();
   });
-  document.addEventListener("visibilitychange", turn);
-  setInterval(() => { if (source) say(); }, SECOND_MS / 2);
-  open();
+  setInterval(say, SECOND_MS / 2);
+  listen(() => box.dataset.address ?? "", { tick }, turned);
 }
 
 if (box && body) {
