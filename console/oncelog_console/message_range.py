@@ -20,7 +20,7 @@ the same address shows the same records later, to others too.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, urlencode
 
@@ -108,6 +108,30 @@ class Wanted:
         if isinstance(self.end, Places):
             return RangePoint(Base.ZERO, dict(self.end.offsets)[partition])
         return self.end
+
+    def with_more(self) -> Wanted | None:
+        """Return this with twice as many rows; None: no page has more."""
+        rows = min(2 * self.rows, ROWS_MAX)
+        return replace(self, rows=rows) if rows > self.rows else None
+
+    def beside(self, shown: Sequence[tuple[int, int, int]]) -> Wanted | None:
+        """Return what lies next to these rows: older records, or later ones; None: it is not known.
+
+        :param shown: partition, offset and timestamp of each row, in the order of the page.
+        """
+        if len(shown) < self.rows:
+            return None
+        if not self.newest_first:
+            partition, offset, timestamp = shown[-1]
+            if len(self.partitions) == 1:
+                return replace(self, start=RangePoint(Base.ZERO, offset + 1))
+            return replace(self, start=RangePoint(Base.TIME, timestamp))
+        if not isinstance(self.end, Places):
+            return None
+        ends = dict(self.end.offsets)
+        for partition, offset, _ in shown:
+            ends[partition] = min(ends[partition], offset)
+        return replace(self, end=Places(tuple(sorted(ends.items()))))
 
     def query(self) -> str:
         """Return the part of an address that is behind the question mark."""

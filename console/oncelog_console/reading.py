@@ -31,6 +31,8 @@ from oncelog_console.message_range import Places, Wanted
 BATCH_RECORDS = 20_000
 """So many records of one partition are read before it is another's turn."""
 BATCH_BYTES = 4 << 20
+MARKERS_MAX = 1000
+"""So many ends of transactions are handed out at most; a range may hold little else."""
 SILENT_MS = 30_000
 """A leader that sends nothing for so long has failed."""
 
@@ -193,6 +195,7 @@ class Reading:
             None if wanted.isolation == "committed" else make(isolation_level="read_committed")
         )
         self._markers: list[TransactionMarker] = []
+        self._markers_left = MARKERS_MAX
         self._ends: dict[int, int] = {}
         self._closing = AsyncExitStack()
         self.progress = Progress()
@@ -254,8 +257,13 @@ class Reading:
             self._second.assign(partitions)
             self._second.pause(*partitions)
             if not self._wanted.where:
-                watch_markers(self._consumer, self._markers.append)
+                watch_markers(self._consumer, self._met)
         self._ends = {(span.partition.partition): span.end for span in spans}
+
+    def _met(self, marker: TransactionMarker) -> None:
+        self._markers_left -= 1
+        if self._markers_left >= 0:
+            self._markers.append(marker)
 
     def _passed(self, part: _Part, position: int) -> None:
         self.progress.scanned += position - part.position

@@ -146,14 +146,16 @@ class Searches:
         if (session_id, wanted) not in self._running:
             self._known.pop((session_id, wanted), None)
 
-    async def lines(self, clients: ClusterClients, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+    async def lines(
+        self, clients: ClusterClients, wanted: Wanted, records_max: int = LINES_RECORDS_MAX
+    ) -> AsyncGenerator[bytes, None]:
         """Yield what a search finds as JSON lines; leaving the loop ends the program.
 
         A search that fails ends with a line that is no record: it has the one field ``failed``.
 
         :raises TooManyWorkersError: others run.
         """
-        orders = Orders(clients, wanted, self._limits, "lines", LINES_RECORDS_MAX)
+        orders = Orders(clients, wanted, self._limits, "lines", records_max)
         encoded = encode_orders(orders)
         worker = self._workers.take()
         async with worker.running(WORKER, encoded) as said:

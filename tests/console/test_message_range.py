@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import pytest
@@ -60,6 +61,19 @@ def test_an_absolute_address_has_an_end_and_no_now() -> None:
     assert many.end == RangePoint(Base.TIME, NOON_MS)
     with pytest.raises(WhereError):
         wanted_of("t", {"where": "value ="}, NOON_MS).absolute(NOON_MS, {})
+
+
+def test_what_lies_beside_a_page() -> None:
+    newest = Wanted("t", end=Places(((0, 9), (1, 9))), rows=2)
+    older = newest.beside([(0, 8, 70), (0, 7, 60)])
+    assert older == replace(newest, end=Places(((0, 7), (1, 9))))
+    assert newest.beside([(0, 8, 70)]) is None, "there is nothing more"
+    first = Wanted("t", start=RangePoint(Base.START), rows=1)
+    assert first.beside([(0, 3, 70)]) == replace(first, start=RangePoint(Base.TIME, 70))
+    one = replace(first, partitions=(0,))
+    assert one.beside([(0, 3, 70)]) == replace(one, start=RangePoint(Base.ZERO, 4))
+    assert first.with_more() == replace(first, rows=2)
+    assert replace(first, rows=500).with_more() is None
 
 
 @pytest.mark.parametrize(

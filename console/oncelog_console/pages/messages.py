@@ -42,10 +42,11 @@ from oncelog_console.page import (
     StreamRoute,
     Visit,
     server_sent,
+    wants_json,
 )
 from oncelog_console.reading import Progress, Row
 from oncelog_console.rendering import segment
-from oncelog_console.search import SearchFailedError
+from oncelog_console.search import LINES_RECORDS_MAX, SearchFailedError
 from oncelog_console.tail import Tick
 from oncelog_console.workers import TooManyWorkersError
 
@@ -95,6 +96,10 @@ class MessagesView:
     link: str = ""
     """The whole address, for others."""
     newest_first: bool = False
+    beside: str = ""
+    """Query of what lies next to the rows; "": it is not known, or there is nothing."""
+    more: str = ""
+    """Query of the same with more rows; "": there are none."""
     follows: bool = False
     isolations: tuple[str, ...] = ISOLATIONS
 
@@ -161,6 +166,9 @@ async def show(visit: Visit) -> Page | Redirect:
         absolute = wanted.absolute(visit.now_ms, ends)
     if absolute != wanted or _is_rewritten(visit.query, wanted):
         return Redirect(f"/topics/{segment(topic)}/messages?{absolute.query()}")
+    if wants_json(visit.request):
+        # The command prints no document, but lines.
+        return Redirect(f"/topics/{segment(topic)}/messages.jsonl?{wanted.query()}")
     view = MessagesView(
         topic,
         typed,
@@ -259,7 +267,14 @@ async def _browsed(
     notes = notes_of(wanted, known, found.per_partition)
     if not found.is_whole:
         notes += ("not every partition has answered in time",)
-    return replace(view, rows=found.rows, notes=notes, state="end")
+    beside = wanted.beside([(row.partition, row.offset, row.timestamp) for row in found.rows])
+    return replace(
+        view,
+        rows=found.rows,
+        notes=notes,
+        state="end",
+        beside="" if beside is None else beside.query(),
+    )
 
 
 async def _searched(
@@ -271,6 +286,7 @@ async def _searched(
     except TooManyWorkersError as error:
         return replace(view, state="failed", failure=str(error))
     await search.until_done(FIRST_LOOK_S)
+    more = wanted.with_more() if search.done == "rows" else None
     return replace(
         view,
         rows=tuple(search.rows),
@@ -279,6 +295,7 @@ async def _searched(
         state=search.done or "running",
         failure=search.failure,
         notes=notes_of(wanted, known, None),
+        more="" if more is None else more.query(),
     )
 
 
@@ -387,13 +404,15 @@ async def stop(visit: Visit, form: Form) -> Redirect:
 
 
 async def download(visit: Visit) -> tuple[str, str, AsyncIterator[bytes]]:
-    """Send what a page shows, and more of it, as JSON lines."""
+    """Send what a page shows as the JSON lines of its command, and with ``all=1`` more of it."""
     topic = visit.named("topic")
     try:
         wanted = wanted_of(topic, visit.query, visit.now_ms)
         if wanted.where:
             parse_where(wanted.where, visit.now_ms)
-        lines = visit.console.searches.lines(visit.session.clients, wanted)
+        everything = visit.query.get("all") == "1" or wanted.newest_first
+        most = LINES_RECORDS_MAX if everything else wanted.rows
+        lines = visit.console.searches.lines(visit.session.clients, wanted, most)
         first = await anext(lines, b"")
     except (RangeError, WhereError, TooManyWorkersError) as error:
         raise BadRequestError(str(error)) from None

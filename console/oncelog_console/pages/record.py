@@ -12,7 +12,7 @@ from oncelog_cli.documents.logs import described_log
 from oncelog_cli.internal_records import decoded
 from oncelog_cli.offset_range import OFFSET_MAX
 from oncelog_console.decoding import Form, forms_of, preview
-from oncelog_console.page import NotFoundError, Page, PageRoute, Visit
+from oncelog_console.page import NotFoundError, Page, PageRoute, Redirect, Visit, wants_json
 from oncelog_console.pages.log import TIMEOUT_MS, partition_of
 from oncelog_console.rendering import segment
 from oncelog_console.snapshot import Snapshot
@@ -137,7 +137,7 @@ def readers_of(seen: Snapshot, partition: TopicPartition, offset: int) -> list[R
     return sorted(found, key=lambda reader: (reader.behind, reader.group))[:GROUPS_MAX]
 
 
-async def show(visit: Visit) -> Page:
+async def show(visit: Visit) -> Page | Redirect:
     """Show what is at an offset.
 
     :raises NotFoundError: nothing is there.
@@ -146,6 +146,11 @@ async def show(visit: Visit) -> Page:
     offset = int(visit.named("offset"))
     if offset > OFFSET_MAX:
         raise NotFoundError(f"there is no offset {offset}")
+    if wants_json(visit.request):
+        # The command prints no document, but a line.
+        range_ = f"from=offset:{offset}&to=offset:{offset + 1}&isolation=all"
+        base = f"/topics/{segment(partition.topic)}/messages.jsonl"
+        return Redirect(f"{base}?p={partition.partition}&{range_}")
     found = await visit.console.browsing.one(visit.session.clients, partition, offset)
     if found is None:
         raise NotFoundError(

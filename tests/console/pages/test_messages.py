@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -119,6 +120,29 @@ async def test_ranges_partitions_and_how_many(filled: Cluster, browser: Browser)
     assert offsets(await page(browser, f"from={noon}&to=offset:2")) == ["0@1", "1@1"]
     relative = await browser.get("/topics/orders/messages?from=time:1h&to=offset:9")
     assert relative.location.startswith("/topics/orders/messages?p=all&from=time:20")
+
+
+async def test_older_records_are_a_page_away(filled: Cluster, browser: Browser) -> None:
+    first = await page(browser, "n=4")
+    assert offsets(first) == ["1@2", "0@2", "1@1", "0@1"]
+    address = first.text.partition('">older</a>')[0].rpartition('href="')[2]
+    older = await browser.get(unescape(address))
+    assert offsets(older) == ["1@0", "0@0"]
+    assert ">older<" not in older.text
+
+
+async def test_whoever_wants_json_gets_what_the_command_prints(
+    filled: Cluster, browser: Browser
+) -> None:
+    address = "/topics/orders/messages?p=1&from=beginning&to=offset:9&n=2"
+    asked = await browser.get(address, accept="application/json")
+    lines = (await browser.follow(asked)).text
+    wanted = wanted_of("orders", dict(parse(address)), 0)
+    shown = await oncelog(*wanted.command(), bootstrap=filled.bootstrap)
+    assert lines == shown.out
+    assert len(shown.json_lines) == 2
+    one = await browser.get("/topics/orders/1/1", accept="application/json")
+    assert (await browser.follow(one)).text == lines.splitlines(keepends=True)[1]
 
 
 async def test_the_command_prints_the_same(filled: Cluster, browser: Browser) -> None:
