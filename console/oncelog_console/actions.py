@@ -26,6 +26,9 @@ from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
 
+TOLD_MAX = 4_000
+"""So many characters of a command, and of a reason, are written to the log."""
+
 
 @dataclass(frozen=True, slots=True)
 class Author:
@@ -111,6 +114,7 @@ def _end(plans: Plans, author: Author, plan: Plan, failure: str, answer: Answer 
 
 def _tell(author: Author, command: str, outcome: str, why: str) -> None:
     """Write the line of one change."""
+    command, why = command[:TOLD_MAX], why[:TOLD_MAX]
     if outcome == "done":
         logger.info(
             "console_change", who=author.name, host=author.host, command=command,

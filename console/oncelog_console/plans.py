@@ -25,6 +25,8 @@ KEPT_S = 3_600.0
 """What became of a plan is known for so long."""
 OF_SESSION_MAX = 20
 PLANS_MAX = 200
+TYPED_MORE = 20
+"""So many characters too many are repeated to whoever typed a wrong name."""
 DIFFERENCES_MAX = 10
 """So many changed facts are named; of the others only the number."""
 
@@ -169,7 +171,8 @@ class Plans:
             )
         name = plan.change.typed
         if name and typed != name:
-            raise PlanError("typed", f"to confirm this, type {name!r} exactly; it was {typed!r}")
+            was = typed[: len(name) + TYPED_MORE]
+            raise PlanError("typed", f"to confirm this, type {name!r} exactly; it was {was!r}")
         self._check_alone(plan)
         plan.fate = Fate.UNDER_WAY
         return plan

@@ -210,3 +210,8 @@ def test_not_every_difference_is_listed(world: World) -> None:
     plan = world.planned({f"p{number}": 0 for number in range(30)})
     with pytest.raises(PlanError, match="; and 20 more"):
         world.plans.check(plan, {f"p{number}": 1 for number in range(30)})
+
+
+def test_a_wrong_name_is_not_repeated_in_full(world: World) -> None:
+    _, text = world.refusal(world.made(), typed="x" * 60_000)
+    assert len(text) < 100

@@ -115,8 +115,8 @@ class ClusterChange(ABC):
         """Return the command line that does the same."""
 
     def told(self, seen: Preview) -> str:
-        """Return the command line as the log has it: without contents of records."""
-        return CommandLine(self.command(seen).words).text()
+        """Return the command line as the log has it."""
+        return self.command(seen).text()
 
     @abstractmethod
     async def look(self, desk: Desk) -> Preview:
@@ -144,7 +144,7 @@ class FormField:
     name: str
     label: str
     kind: str = "text"
-    """It is "text", "area" (several lines), "choice" or "check"."""
+    """It is "text", "area" (several lines) or "choice"."""
     help: str = ""
     choices: Sequence[tuple[str, str]] = ()
     """A choice has these: the value of each, and what people read."""

@@ -229,7 +229,7 @@ def _reset(values: Values, now_ms: int) -> ResetOffsets:
     if not text:
         raise FormError(f"value: say which: {dict(PLACES)[place]}")
     if place == "to_group":
-        return ResetOffsets(group, place, values["value"], topics)
+        return ResetOffsets(group, place, values["value"].strip("\r\n"), topics)
     try:
         if place == "to_offset":
             number = _whole(text, least=0)

@@ -70,6 +70,9 @@ class ProduceRecord(ClusterChange):
     def command(self, seen: Preview) -> CommandLine:
         return commands.produce(self.topic, seen.work, self.acks)
 
+    def told(self, seen: Preview) -> str:
+        return CommandLine(self.command(seen).words).text()  # contents of records stay out of logs
+
     async def look(self, desk: Desk) -> Preview:
         topic = await described(desk, self.topic)
         record = await self._record(desk)
