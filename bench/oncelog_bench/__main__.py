@@ -28,6 +28,7 @@ GROUPS = (
     "compaction",
     "transactions",
     "security",
+    "console",
 )
 
 
@@ -56,12 +57,14 @@ def main(arguments: list[str] | None = None) -> int:
         groups = replace(scale.groups, repeats=options.repeats)
         transactions = replace(scale.transactions, repeats=options.repeats)
         security = replace(scale.security, repeats=options.repeats)
+        console = replace(scale.console, repeats=options.repeats)
         scale = replace(
             scale,
             repeats=options.repeats,
             groups=groups,
             transactions=transactions,
             security=security,
+            console=console,
         )
     report = Report(sys.stderr if options.json else sys.stdout)
     if options.peers:

@@ -18,6 +18,7 @@ from oncelog import NewTopic
 from oncelog_bench import (
     baseline,
     command,
+    console,
     failover,
     group_suite,
     idle,
@@ -53,6 +54,7 @@ class Scale:
     groups: group_suite.GroupScale
     transactions: transaction_suite.TransactionScale
     security: security_suite.SecurityScale
+    console: console.ConsoleScale
 
 
 FULL = Scale(
@@ -65,6 +67,7 @@ FULL = Scale(
     group_suite.FULL,
     transaction_suite.FULL,
     security_suite.FULL,
+    console.FULL,
 )
 QUICK = Scale(
     1,
@@ -76,6 +79,7 @@ QUICK = Scale(
     group_suite.QUICK,
     transaction_suite.QUICK,
     security_suite.QUICK,
+    console.QUICK,
 )
 COMMAND_REPEATS = 11
 """They are short, and what else runs on the machine shows."""
@@ -118,6 +122,8 @@ def run(
         transaction_suite.run(report, scale.transactions, wanted, home)
         if wanted("security"):
             security_suite.run(report, scale.security, home)
+        if wanted("console"):
+            console.run(report, scale.console)
 
 
 def _records(scale: Scale, size: int, *, each: bool) -> int:

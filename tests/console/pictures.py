@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,28 +24,31 @@ HEIGHT_MAX = {"": 620, "-dark": 620, "-phone": 844}
 CONTENT_END = """() => Math.max(...[...document.querySelectorAll("main, main *")]
   .map((each) => each.getBoundingClientRect().bottom))"""
 MARGIN = 24
+QUALITY = 80
 
 
-async def take(people: People, origin: str, example: Example, kind: str, file: Path) -> int:
-    """Take one picture; return its bytes."""
+async def take(people: People, origin: str, example: Example, kind: str) -> bytes:
+    """Take one picture and return it."""
     person = await people.come(
         origin,
         scheme="dark" if kind == "-dark" else "light",
         size=PHONE if kind == "-phone" else WIDE,
     )
-    page = await person.open(example.path)
-    await page.locator(example.shown).first.wait_for()
+    page = await example.open(person)
     size: Any = page.viewport_size
     await page.set_viewport_size({"width": size["width"], "height": 200})
     height = min(round(await page.evaluate(CONTENT_END)) + MARGIN, HEIGHT_MAX[kind])
     await page.set_viewport_size({"width": size["width"], "height": height})
-    taken = await page.screenshot(path=file, animations="disabled", caret="hide")
-    return len(taken)
+    # As WebP, which Playwright itself does not offer: a PNG of the same is twice as large.
+    session = await person.context.new_cdp_session(page)
+    taken = await session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
+    return base64.b64decode(taken["data"])
 
 
-async def take_all(folder: Path, only: str) -> int:
-    """Take the pictures whose names contain a text; return the exit code."""
+async def take_all(only: str) -> tuple[dict[str, bytes], int]:
+    """Take the pictures whose names contain a text; return them, and how many went wrong."""
     program = tool("get_chromium").get()
+    taken: dict[str, bytes] = {}
     failed = 0
     async with (
         chromium(program) as browser,
@@ -55,13 +59,15 @@ async def take_all(folder: Path, only: str) -> int:
             if only not in name:
                 continue
             people = People(browser)
-            size = await take(people, console.origin, example, kind, folder / name)
+            picture = await take(people, console.origin, example, kind)
+            taken[name] = picture
+            size = len(picture)
             complaints = await people.leave()
             if size > BYTES_MAX:
                 complaints.append(f"{size:,} bytes; at most {BYTES_MAX:,}")
             failed += bool(complaints)
             print(f"{name}: {size:,} bytes", *complaints)
-    return 1 if failed else 0
+    return taken, failed
 
 
 def main() -> int:
@@ -71,7 +77,10 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only pictures with this in their name")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    return asyncio.run(take_all(options.folder, options.only))
+    taken, failed = asyncio.run(take_all(options.only))
+    for name, picture in taken.items():
+        (options.folder / name).write_bytes(picture)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ def test_every_picture_is_one_that_is_taken() -> None:
 
 
 def test_every_page_is_shown_in_light_and_dark() -> None:
-    wanted = {f"{each.name}{kind}.png" for each in EXAMPLES for kind in ("", "-dark")}
+    wanted = {f"{each.name}{kind}.webp" for each in EXAMPLES for kind in ("", "-dark")}
     assert wanted <= shown()
-    assert any(name.endswith("-phone.png") for name in shown())
+    assert any(name.endswith("-phone.webp") for name in shown())
 
 
 def test_every_picture_has_words() -> None:

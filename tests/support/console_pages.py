@@ -4,6 +4,12 @@ them."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+    from support.browser import Person
 
 __all__ = ["EXAMPLES", "Example", "pictures"]
 
@@ -20,8 +26,16 @@ class Example:
     path: str
     name: str
     """Its pictures have this name."""
-    shown: str = "#main"
-    """A picture of it is taken when this is there."""
+    press: str = ""
+    """On the page at the path this is pressed, and leads to the page that is meant."""
+
+    async def open(self, person: Person) -> Page:
+        """Let somebody open it."""
+        page = await person.open(self.path)
+        if self.press:
+            async with page.expect_navigation():
+                await page.locator(self.press).click()
+        return page
 
 
 EXAMPLES = (
@@ -30,6 +44,11 @@ EXAMPLES = (
     Example("/topics/{topic}", "/topics/orders", "topic"),
     Example("/topics/{topic}/{partition}/log", "/topics/payments/0/log?offset=1", "log"),
     Example("/topics/{topic}/messages", "/topics/payments/messages?isolation=all", "messages"),
+    Example(
+        "/topics/{topic}/messages",
+        "/topics/orders/messages?from=beginning&where=value.status+%3D%3D+%22failed%22",
+        "search",
+    ),
     Example("/topics/{topic}/{partition:int}/{offset:int}", "/topics/orders/3/0", "record"),
     Example("/brokers", "/brokers", "brokers"),
     Example("/brokers/{broker}", "/brokers/1", "broker"),
@@ -39,6 +58,14 @@ EXAMPLES = (
     Example("/transactions/{id:path}", "/transactions/payments-1", "transaction"),
     Example("/producers", "/producers?topic=payments", "producers"),
     Example("/events", "/events", "events"),
+    Example("/changes", "/changes", "changes"),
+    Example("/changes/{kind}", "/changes/create-topic", "change"),
+    Example(
+        "/plans/{plan}",
+        "/changes/reset-offsets?group=billing&place=to_latest",
+        "plan",
+        press="main form.stack button",
+    ),
     Example("/settings", "/settings", "settings"),
     Example("/find", "/find?q=a", "find"),
 )
@@ -46,4 +73,4 @@ EXAMPLES = (
 
 def pictures() -> dict[str, tuple[Example, str]]:
     """Return every picture by the name of its file, with what it shows and its kind."""
-    return {f"{each.name}{kind}.png": (each, kind) for each in EXAMPLES for kind in KINDS}
+    return {f"{each.name}{kind}.webp": (each, kind) for each in EXAMPLES for kind in KINDS}
