@@ -23,13 +23,23 @@ class Missing:
 
 MISSING: Final = Missing()
 
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+"""It is what ``json.loads`` does without the rest, in half the time."""
 Comparison = Callable[[Any, Any], bool]
 
 
 def json_of(data: bytes) -> Any:
     """Return the document that bytes hold as JSON in UTF-8; MISSING if they hold none."""
     try:
-        return json.loads(data.decode())
+        text = data.decode()
+        try:
+            # What JSON mostly is: one document without white space around it.
+            document, end = _scan(text, 0)
+            if end == len(text):
+                return document
+        except StopIteration:
+            pass
+        return json.loads(text)
     except (ValueError, RecursionError):
         return MISSING
 

@@ -96,6 +96,16 @@ def test_documents_that_are_too_deep_hold_nothing() -> None:
     assert finder_of(parse_where("value.a is missing", 0))(batch) == [0]
 
 
+@pytest.mark.parametrize("spread", [1, 3, 40, 700, 5000])
+@pytest.mark.parametrize("other", [b"plain", b"two\nlines", None])
+def test_texts_that_are_in_many_records_or_in_few(spread: int, other: bytes | None) -> None:
+    values = [b'{"a": "sought"}' if row % spread == 2 % spread else other for row in range(3000)]
+    batch = ColumnBatch("t", 0, range(3000), [0] * 3000, None, values, None)
+    wanted = [row for row, value in enumerate(values) if value is not None and b"sought" in value]
+    for text in ("value contains 'sought'", "value.a == 'sought'", 'value starts \'{"a": "s\''):
+        assert finder_of(parse_where(text, 0))(batch) == wanted
+
+
 def test_columns_that_no_record_has() -> None:
     batch = ColumnBatch("t", 0, range(3), [0, 0, 0], None, [b"a", b"b", b"c"], None)
     for text in (
