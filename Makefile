@@ -56,7 +56,7 @@ FRAMES ?= 10000000
 
 .PHONY: help setup demo demo-pipeline test nightly unit quick integration check fmt lint types js layers house house-report docs \
 	bench bench-compare bench-peers fuzz fuzz-authenticate coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
-	screenshots chaos chaos-spark security-check bench-loop bench-spark lanes
+	console-check screenshots chaos chaos-spark security-check bench-loop bench-spark lanes
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -106,6 +106,9 @@ chaos-spark: setup ## MESSAGES=20000 ROUNDS=4: Spark drivers, tasks, executors, 
 
 security-check: setup ## the matrix of rights, hostile input, CVEs, safeguards switched off; ends with one JSON line
 	@cd tests && PYTHONPATH=. ../$(BIN)/python -m integration.hostile.check --jobs $(JOBS)
+
+console-check: setup ## the console in a browser: tests, pages for everybody, first paints; one JSON line
+	@cd tests && PYTHONPATH=. ../$(BIN)/python -m console.check
 
 screenshots: setup ## ONLY=topics: the pictures of docs/console.md are taken again, by Chromium
 	@cd tests && PYTHONPATH=. ../$(BIN)/python -m console.pictures ../docs/pictures $(if $(ONLY),--only $(ONLY))
