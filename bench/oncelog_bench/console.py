@@ -46,7 +46,7 @@ class ConsoleScale:
 
     topics: int
     partitions: int
-    """Of each topic."""
+    """Each topic has so many."""
     loads: int
     records: int
     idle_s: float

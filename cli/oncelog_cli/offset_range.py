@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 _DURATION = re.compile(r"-?(?=\d)(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?")
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000, 1)
 _SECONDS_DIGITS = 10
 _MILLISECONDS_DIGITS = 13
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OFFSET_MAX = 2**63 - 1
 
 
@@ -131,7 +132,8 @@ def parse_time(text: str, now_ms: int) -> int | None:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return max(int(moment.timestamp() * 1000), 0)
+    # Whole numbers: a float of seconds loses the last millisecond of some times.
+    return max((moment - _EPOCH) // timedelta(milliseconds=1), 0)
 
 
 def parse_duration(text: str) -> int | None:

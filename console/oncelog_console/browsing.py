@@ -15,8 +15,8 @@ from oncelog.consumer.markers import TransactionMarker
 from oncelog.errors import DeadlineExceededError
 from oncelog_cli.offset_range import Base, RangePoint
 from oncelog_console.clients import ClusterClients
-from oncelog_console.message_range import Wanted
-from oncelog_console.reading import Progress, Reading, Row
+from oncelog_console.message_range import WantedRecords
+from oncelog_console.reading import Reading, ReadProgress, Row
 
 AT_ONCE = 6
 PATIENCE_S = 8.0
@@ -29,7 +29,7 @@ class Browsed:
     """A page shows these rows."""
 
     rows: tuple[Row, ...]
-    progress: Progress
+    progress: ReadProgress
     per_partition: int
     """So many of each partition were read at most."""
     is_whole: bool
@@ -43,7 +43,9 @@ class Browsing:
         self._patience_s = patience_s
         self._gate = asyncio.Semaphore(AT_ONCE)
 
-    async def browse(self, clients: ClusterClients, wanted: Wanted, partitions: int) -> Browsed:
+    async def browse(
+        self, clients: ClusterClients, wanted: WantedRecords, partitions: int
+    ) -> Browsed:
         """Return the first, or the newest, rows of a range.
 
         :param partitions: so many partitions the range is in.
@@ -72,7 +74,7 @@ class Browsing:
         :raises OncelogError: the cluster does not answer, or refuses.
         :raises CommandError: there is no such partition.
         """
-        wanted = Wanted(
+        wanted = WantedRecords(
             partition.topic,
             (partition.partition,),
             RangePoint(Base.ZERO, offset),
@@ -101,14 +103,14 @@ def per_partition(rows: int, partitions: int) -> int:
     return rows if partitions <= FEW_PARTITIONS else max(1, rows * FEW_PARTITIONS // partitions)
 
 
-def _nearest(wanted: Wanted, each: int) -> Wanted:
+def _nearest(wanted: WantedRecords, each: int) -> WantedRecords:
     """Return the part of a range that can be shown: of the newest only so many."""
     if not wanted.newest_first:
         return wanted
     return replace(wanted, start=RangePoint(Base.END, max(wanted.start.number, -each)))
 
 
-def chosen(rows: list[Row], wanted: Wanted) -> tuple[Row, ...]:
+def chosen(rows: list[Row], wanted: WantedRecords) -> tuple[Row, ...]:
     """Return the rows that are shown, by time."""
     ordered = sorted(
         rows,

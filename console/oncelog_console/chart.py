@@ -52,7 +52,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChartMark:
     """Something happened at a time."""
 
     at_ms: int
@@ -92,7 +92,7 @@ class Chart:
 def line_chart(
     title: str,
     lines: Sequence[Line],
-    marks: Sequence[Mark] = (),
+    marks: Sequence[ChartMark] = (),
     *,
     since_ms: int,
     until_ms: int,
@@ -128,7 +128,7 @@ def line_chart(
         root.set(f"data-{name}", coordinate(number))
     _axes(root, plane, ticks, unit)
     for at_ms, text in happened:
-        _mark(root, plane, Mark(at_ms, text))
+        _mark(root, plane, ChartMark(at_ms, text))
     names = _spread([plane.y(line.points[-1].value) for line in shown], plane)
     for number, (line, name_y) in enumerate(zip(shown, names, strict=True)):
         group = ET.SubElement(root, "g", {"class": f"series series-{number}"})
@@ -200,7 +200,9 @@ def _between(points: Sequence[Point], since_ms: int, until_ms: int) -> list[Poin
     return found
 
 
-def _between_marks(marks: Sequence[Mark], since_ms: int, until_ms: int) -> list[tuple[int, str]]:
+def _between_marks(
+    marks: Sequence[ChartMark], since_ms: int, until_ms: int
+) -> list[tuple[int, str]]:
     return [(mark.at_ms, mark.text) for mark in marks if since_ms <= mark.at_ms <= until_ms]
 
 
@@ -274,7 +276,7 @@ def _axes(root: ET.Element, plane: _Plane, ticks: Sequence[float], unit: Unit) -
     draw_text(axes, plane.left, plane.top - 5, unit, "tick unit")
 
 
-def _mark(root: ET.Element, plane: _Plane, mark: Mark) -> None:
+def _mark(root: ET.Element, plane: _Plane, mark: ChartMark) -> None:
     x = plane.x(mark.at_ms)
     group = ET.SubElement(root, "g", {"class": "mark", "data-ms": str(mark.at_ms)})
     ET.SubElement(group, "title").text = mark.text

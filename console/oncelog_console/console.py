@@ -8,7 +8,7 @@ from oncelog_cli.documents.answer import Answer
 from oncelog_console.browsing import Browsing
 from oncelog_console.clients import ClusterClients
 from oncelog_console.group_log import GroupLogs
-from oncelog_console.history import History
+from oncelog_console.history import FigureHistory
 from oncelog_console.plans import Plans
 from oncelog_console.poller import Poller
 from oncelog_console.rights import KnownRights
@@ -50,7 +50,7 @@ class Console:
         self.admin = clients.admin()
         self._tasks = Tasks("console")
         self._remembered: Fact[Answer] | None = None
-        self.history = History(settings.history_ms)
+        self.history = FigureHistory(settings.history_ms)
         self.poller = Poller(self.admin, clock, self.history.wanted)
         self.poller.watch(self._remember)
         self.group_logs = GroupLogs(self.admin, clients, clock, self.history)

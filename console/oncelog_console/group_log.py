@@ -21,7 +21,7 @@ from oncelog.admin.offset_listing import OffsetSpec
 from oncelog.errors import OncelogError
 from oncelog_cli.internal_records import OFFSETS_TOPIC, fact_of
 from oncelog_console.clients import ClusterClients
-from oncelog_console.history import GROUPS_MAX, History, Past, Rebalance
+from oncelog_console.history import GROUPS_MAX, FigureHistory, Past, SeenRebalance
 from oncelog_protocol.coordinators import coordinator_partition
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.tasks import Tasks
@@ -55,7 +55,7 @@ class GroupFacts:
         self._name = msgpack.packb(group)
         self.commits: dict[TopicPartition, list[tuple[int, int]]] = {}
         """Time and offset of each commit, by partition, as they stand in the log."""
-        self.rebalances: list[Rebalance] = []
+        self.rebalances: list[SeenRebalance] = []
         self._pending: dict[tuple[TopicPartition, int], Pending] = {}
 
     @property
@@ -88,7 +88,7 @@ class GroupFacts:
 
     def _began(self, at_ms: int, generation_id: int, member_count: int) -> None:
         if not self.rebalances or self.rebalances[-1].generation_id != generation_id:
-            self.rebalances.append(Rebalance(at_ms, generation_id, member_count))
+            self.rebalances.append(SeenRebalance(at_ms, generation_id, member_count))
 
     def forget_past(self) -> None:
         """Forget what is part of the history by now, and need not be kept twice."""
@@ -118,7 +118,7 @@ class GroupLogs:
     """
 
     def __init__(
-        self, admin: Admin, clients: ClusterClients, clock: WallClock, history: History
+        self, admin: Admin, clients: ClusterClients, clock: WallClock, history: FigureHistory
     ) -> None:
         self._admin = admin
         self._clients = clients

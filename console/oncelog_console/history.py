@@ -61,7 +61,7 @@ class Past(NamedTuple):
     end: int | None
 
 
-class Rebalance(NamedTuple):
+class SeenRebalance(NamedTuple):
     """A group began a generation at about this time."""
 
     at_ms: int
@@ -276,7 +276,7 @@ def _passed(ends: Sequence[Point], now_ms: int, committed: float) -> Behind | No
 
 @dataclass(slots=True)
 class GroupHistory:
-    """It is how one group did over time. Only :class:`History` changes it."""
+    """It is how one group did over time. Only :class:`FigureHistory` changes it."""
 
     lag: Series
     """The sum of all partitions; a gap where one of them is not known."""
@@ -286,16 +286,16 @@ class GroupHistory:
     past_known: bool = False
     """True: the past before the first look was read from the log."""
     partitions: dict[TopicPartition, PartitionHistory] = field(default_factory=dict)
-    rebalances: deque[Rebalance] = field(default_factory=lambda: deque(maxlen=REBALANCES_MAX))
+    rebalances: deque[SeenRebalance] = field(default_factory=lambda: deque(maxlen=REBALANCES_MAX))
 
     def began(self, at_ms: int, generation_id: int, member_count: int) -> None:
         """Note the generation that a group is in; another than before is a rebalance."""
         if self.generation_id not in (None, generation_id):
-            self.rebalances.append(Rebalance(at_ms, generation_id, member_count))
+            self.rebalances.append(SeenRebalance(at_ms, generation_id, member_count))
         self.generation_id = generation_id
 
 
-class History:
+class FigureHistory:
     """It has the histories of groups, for at most ``groups_max`` with ``partitions_max`` partitions
     together.
 
@@ -392,7 +392,7 @@ class History:
         self,
         name: str,
         past: Mapping[TopicPartition, Sequence[Past]],
-        rebalances: Sequence[Rebalance] = (),
+        rebalances: Sequence[SeenRebalance] = (),
     ) -> None:
         """Put the past of a group in front of what was seen; it is done once a history."""
         group = self._groups.get(name)

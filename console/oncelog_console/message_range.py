@@ -46,7 +46,7 @@ PLACES_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """An end in each of some partitions; others are not meant."""
+    """It is an end in each of some partitions; others are not meant."""
 
     offsets: tuple[tuple[int, int], ...]
     """Pairs of a partition and the offset of what is not shown any more."""
@@ -57,7 +57,7 @@ class RangeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRecords:
     """These records of a topic are wanted."""
 
     topic: str
@@ -85,7 +85,7 @@ class Wanted:
         """Return whether the newest rows stand at the top."""
         return self.start.base is Base.END
 
-    def absolute(self, now_ms: int, ends: Mapping[int, int]) -> Wanted:
+    def absolute(self, now_ms: int, ends: Mapping[int, int]) -> WantedRecords:
         """Return what is wanted now, said so that it is the same at any later time.
 
         :param ends: where each partition ends now; where there are too many, it is a time.
@@ -109,12 +109,12 @@ class Wanted:
             return RangePoint(Base.ZERO, dict(self.end.offsets)[partition])
         return self.end
 
-    def with_more(self) -> Wanted | None:
+    def with_more(self) -> WantedRecords | None:
         """Return this with twice as many rows; None: no page has more."""
         rows = min(2 * self.rows, ROWS_MAX)
         return replace(self, rows=rows) if rows > self.rows else None
 
-    def beside(self, shown: Sequence[tuple[int, int, int]]) -> Wanted | None:
+    def beside(self, shown: Sequence[tuple[int, int, int]]) -> WantedRecords | None:
         """Return what lies next to these rows: older records, or later ones; None: it is not known.
 
         :param shown: partition, offset and timestamp of each row, in the order of the page.
@@ -172,7 +172,7 @@ class Wanted:
         return (*words, "--json")
 
 
-def wanted_of(topic: str, query: Mapping[str, str], now_ms: int) -> Wanted:
+def wanted_of(topic: str, query: Mapping[str, str], now_ms: int) -> WantedRecords:
     """Return what an address wants of a topic; ``now_ms`` is what times without a date count from.
 
     The expression is not looked at.
@@ -185,7 +185,7 @@ def wanted_of(topic: str, query: Mapping[str, str], now_ms: int) -> Wanted:
     end_text = query.get("to", "").strip()
     end = None if end_text in ("", "end") else _end(end_text, now_ms)
     start_text = query.get("from", "").strip()
-    return Wanted(
+    return WantedRecords(
         topic,
         _partitions(query.get("p", "")),
         _point("from", start_text, now_ms) if start_text else NEWEST,

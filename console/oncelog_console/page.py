@@ -211,7 +211,7 @@ class ChangeRoute:
 
 @dataclass(frozen=True, slots=True)
 class FormRoute:
-    """An address that takes a form which changes nothing of the cluster. It always exists."""
+    """An address takes a form which changes nothing of the cluster. It always exists."""
 
     path: str
     take: Callable[[Visit, Form], Awaitable[Page | Redirect]]

@@ -18,7 +18,7 @@ EXIT_MEMORY = 70
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """A process may use so much."""
 
     memory_bytes: int = 2 << 30
@@ -34,7 +34,7 @@ class Limits:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def end_text(code: int, limits: Limits) -> str:
+def end_text(code: int, limits: ProcessLimits) -> str:
     """Return why a process has ended, from its exit code as asyncio gives it."""
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         return f"it was ended: it may use {limits.cpu_s} s of processor time"

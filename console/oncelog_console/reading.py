@@ -26,7 +26,7 @@ from oncelog_cli.record_filter import filter_of
 from oncelog_cli.where.columns import finder_of
 from oncelog_cli.where.parser import parse_where
 from oncelog_console.decoding import preview
-from oncelog_console.message_range import Places, Wanted
+from oncelog_console.message_range import Places, WantedRecords
 
 BATCH_RECORDS = 20_000
 """So many records of one partition are read before it is another's turn."""
@@ -64,7 +64,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Progress:
+class ReadProgress:
     """It says how far a search has come."""
 
     total: int = 0
@@ -77,7 +77,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ReadSpan:
     """A part of one partition is read: from ``start`` up to before ``end``."""
 
     partition: TopicPartition
@@ -86,7 +86,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRecords:
     """Some records were read; these of them are found. Often there are none."""
 
     records: Sequence[Record] = ()
@@ -126,7 +126,7 @@ def marker_row(marker: TransactionMarker) -> Row:
     return Row(marker.partition, marker.offset, marker.timestamp, None, who, None, None, 0, state)
 
 
-async def partitions_of(consumer: Consumer, wanted: Wanted) -> list[TopicPartition]:
+async def partitions_of(consumer: Consumer, wanted: WantedRecords) -> list[TopicPartition]:
     """Return the partitions that are wanted.
 
     :raises UnknownTopicOrPartitionError: there is no such topic.
@@ -144,7 +144,7 @@ async def partitions_of(consumer: Consumer, wanted: Wanted) -> list[TopicPartiti
     return [tp for tp in known if tp.partition in meant]
 
 
-async def spans_of(consumer: Consumer, wanted: Wanted) -> list[Span]:
+async def spans_of(consumer: Consumer, wanted: WantedRecords) -> list[ReadSpan]:
     """Return what is to be read of each partition that is wanted; empty ones are left out.
 
     :raises UnknownTopicOrPartitionError: there is no such topic.
@@ -163,7 +163,7 @@ async def spans_of(consumer: Consumer, wanted: Wanted) -> list[Span]:
         start, last = span_of(limits, held, found_starts.get(tp), found_ends.get(tp))
         start, last = max(start, held.start), held.end if last is None else min(last, held.end)
         if start < last:
-            spans.append(Span(tp, start, last))
+            spans.append(ReadSpan(tp, start, last))
     return spans
 
 
@@ -185,7 +185,7 @@ class Reading:
     """
 
     def __init__(
-        self, wanted: Wanted, make: MakeConsumer, *, per_partition: int | None = None
+        self, wanted: WantedRecords, make: MakeConsumer, *, per_partition: int | None = None
     ) -> None:
         self._wanted = wanted
         self._per_partition = per_partition
@@ -198,7 +198,7 @@ class Reading:
         self._markers_left = MARKERS_MAX
         self._ends: dict[int, int] = {}
         self._closing = AsyncExitStack()
-        self.progress = Progress()
+        self.progress = ReadProgress()
 
     async def __aenter__(self) -> Reading:
         """Connect.
@@ -215,7 +215,7 @@ class Reading:
     async def __aexit__(self, *_: object) -> None:
         await self._closing.aclose()
 
-    async def found(self) -> AsyncGenerator[Found, None]:
+    async def found(self) -> AsyncGenerator[FoundRecords, None]:
         """Yield what is found, whenever something was read.
 
         :raises OncelogError: a leader did not answer in time, or refused.
@@ -223,7 +223,7 @@ class Reading:
         """
         spans = await spans_of(self._consumer, self._wanted)
         self._begin(spans)
-        reading = [_Part(span, span.start, self._per_partition) for span in spans]
+        reading = [_ReadPart(span, span.start, self._per_partition) for span in spans]
         while reading:
             for part in list(reading):
                 batches = await self._consumer.getbatches(
@@ -239,15 +239,15 @@ class Reading:
                     self._passed(part, batch.next_offset)
                     self.progress.last_ms = batch.timestamps[-1]
                     self.progress.found += len(records)
-                    yield Found(records, await self._states(part.span.partition, records))
+                    yield FoundRecords(records, await self._states(part.span.partition, records))
                 if not batches or part.left == 0:
                     reading.remove(part)
                     self._consumer.pause(part.span.partition)
                     self._passed(part, part.span.end)
                 if self._markers:
-                    yield Found(markers=self._taken_markers())
+                    yield FoundRecords(markers=self._taken_markers())
 
-    def _begin(self, spans: Sequence[Span]) -> None:
+    def _begin(self, spans: Sequence[ReadSpan]) -> None:
         self.progress.total = sum(span.end - span.start for span in spans)
         partitions = [span.partition for span in spans]
         self._consumer.assign(partitions)
@@ -265,7 +265,7 @@ class Reading:
         if self._markers_left >= 0:
             self._markers.append(marker)
 
-    def _passed(self, part: _Part, position: int) -> None:
+    def _passed(self, part: _ReadPart, position: int) -> None:
         self.progress.scanned += position - part.position
         part.position = position
 
@@ -300,16 +300,16 @@ def _unseen(offset: int, stable: int) -> str:
 
 
 @dataclass(slots=True)
-class _Part:
+class _ReadPart:
     """A span is read up to here."""
 
-    span: Span
+    span: ReadSpan
     position: int
     left: int | None
     """So many records may still be handed out; None: all."""
 
 
-def finder(wanted: Wanted) -> Callable[[ColumnBatch], list[Record]]:
+def finder(wanted: WantedRecords) -> Callable[[ColumnBatch], list[Record]]:
     """Return what gives the records of a batch that are looked for: all, without an expression.
 
     :raises WhereError: the expression is none.

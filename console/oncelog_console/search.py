@@ -21,10 +21,10 @@ from typing import Any
 
 from oncelog_cli.exits import EXIT_FAILED
 from oncelog_console.clients import ClusterClients
-from oncelog_console.message_range import Wanted
-from oncelog_console.process_limits import Limits, end_text
-from oncelog_console.reading import Progress, Row
-from oncelog_console.search_worker import Orders, encode_orders
+from oncelog_console.message_range import WantedRecords
+from oncelog_console.process_limits import ProcessLimits, end_text
+from oncelog_console.reading import ReadProgress, Row
+from oncelog_console.search_worker import SearchOrders, encode_orders
 from oncelog_console.tail import Tick, tick_of
 from oncelog_console.workers import Worker, Workers
 from oncelog_runtime.structured_logging import get_logger
@@ -51,9 +51,9 @@ class SearchFailedError(Exception):
 class Search:
     """It is one search, with what it has found. Its process belongs to ``Searches``."""
 
-    wanted: Wanted
+    wanted: WantedRecords
     rows: list[Row] = field(default_factory=list)
-    progress: Progress = field(default_factory=Progress)
+    progress: ReadProgress = field(default_factory=ReadProgress)
     began_s: float = 0.0
     told_s: float = 0.0
     """Loop time of the last news."""
@@ -96,11 +96,11 @@ class Search:
 class Searches:
     """They are all searches of one console. ``close`` ends them."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, limits: ProcessLimits | None = None) -> None:
+        self._limits = limits or ProcessLimits()
         self._workers = Workers(SEARCHES_MAX, "searches")
-        self._known: OrderedDict[tuple[str, Wanted], Search] = OrderedDict()
-        self._running: dict[tuple[str, Wanted], Worker] = {}
+        self._known: OrderedDict[tuple[str, WantedRecords], Search] = OrderedDict()
+        self._running: dict[tuple[str, WantedRecords], Worker] = {}
         self._tasks = Tasks("searches")
 
     @property
@@ -108,14 +108,14 @@ class Searches:
         """Return how many searches run now, files of records among them."""
         return self._workers.running
 
-    def find(self, session_id: str, wanted: Wanted) -> Search | None:
+    def find(self, session_id: str, wanted: WantedRecords) -> Search | None:
         """Return the search of a session that is known for this; somebody looks at it now."""
         search = self._known.get((session_id, wanted))
         if search is not None:
             search.seen_s = asyncio.get_running_loop().time()
         return search
 
-    def begin(self, session_id: str, clients: ClusterClients, wanted: Wanted) -> Search:
+    def begin(self, session_id: str, clients: ClusterClients, wanted: WantedRecords) -> Search:
         """Return the search for this: the one that is known, or a new one.
 
         :raises TooManyWorkersError: others run.
@@ -123,7 +123,7 @@ class Searches:
         known = self.find(session_id, wanted)
         if known is not None:
             return known
-        orders = encode_orders(Orders(clients, wanted, self._limits))
+        orders = encode_orders(SearchOrders(clients, wanted, self._limits))
         worker = self._workers.take()
         now_s = asyncio.get_running_loop().time()
         search = Search(wanted, began_s=now_s, told_s=now_s, seen_s=now_s)
@@ -134,20 +134,20 @@ class Searches:
         self._tasks.spawn("search", self._run(key, search, orders, worker))
         return search
 
-    async def stop(self, session_id: str, wanted: Wanted) -> None:
+    async def stop(self, session_id: str, wanted: WantedRecords) -> None:
         """End a search; what it has found stays."""
         key = (session_id, wanted)
         if key in self._running:
             await self._finish(self._known[key], "stopped")
             self._running[key].kill()
 
-    def forget(self, session_id: str, wanted: Wanted) -> None:
+    def forget(self, session_id: str, wanted: WantedRecords) -> None:
         """Forget what a search has found, so that asking again searches again."""
         if (session_id, wanted) not in self._running:
             self._known.pop((session_id, wanted), None)
 
     async def lines(
-        self, clients: ClusterClients, wanted: Wanted, records_max: int = LINES_RECORDS_MAX
+        self, clients: ClusterClients, wanted: WantedRecords, records_max: int = LINES_RECORDS_MAX
     ) -> AsyncGenerator[bytes, None]:
         """Yield what a search finds as JSON lines; leaving the loop ends the program.
 
@@ -155,7 +155,7 @@ class Searches:
 
         :raises TooManyWorkersError: others run.
         """
-        orders = Orders(clients, wanted, self._limits, "lines", records_max)
+        orders = SearchOrders(clients, wanted, self._limits, "lines", records_max)
         encoded = encode_orders(orders)
         worker = self._workers.take()
         async with worker.running(WORKER, encoded) as said:
@@ -166,13 +166,15 @@ class Searches:
             why = complaint if code == EXIT_FAILED else end_text(code, self._limits)
             yield json.dumps({"failed": why}).encode() + b"\n"
 
-    async def tail(self, clients: ClusterClients, wanted: Wanted) -> AsyncGenerator[Tick, None]:
+    async def tail(
+        self, clients: ClusterClients, wanted: WantedRecords
+    ) -> AsyncGenerator[Tick, None]:
         """Yield what comes from now on and fits an expression; leaving the loop ends the program.
 
         :raises TooManyWorkersError: others run.
         :raises SearchFailedError: it failed.
         """
-        encoded = encode_orders(Orders(clients, wanted, self._limits, "tail"))
+        encoded = encode_orders(SearchOrders(clients, wanted, self._limits, "tail"))
         worker = self._workers.take()
         async with worker.running(WORKER, encoded) as said:
             while line := await said.readline():
@@ -190,7 +192,7 @@ class Searches:
     # ------------------------------------------------------------------------------ one search
 
     async def _run(
-        self, key: tuple[str, Wanted], search: Search, orders: bytes, worker: Worker
+        self, key: tuple[str, WantedRecords], search: Search, orders: bytes, worker: Worker
     ) -> None:
         try:
             async with worker.running(WORKER, orders) as said:
@@ -229,7 +231,7 @@ class Searches:
         else:
             async with search.news:
                 search.rows += [Row(**row) for row in told["rows"]]
-                search.progress = Progress(**told["progress"])
+                search.progress = ReadProgress(**told["progress"])
                 search.told_s = asyncio.get_running_loop().time()
                 search.news.notify_all()
 

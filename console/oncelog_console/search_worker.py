@@ -28,9 +28,9 @@ from oncelog_cli.internal_records import decoded
 from oncelog_cli.offset_range import Base, RangePoint
 from oncelog_cli.record_text import json_line
 from oncelog_console.clients import ClusterClients
-from oncelog_console.message_range import Places, Wanted
-from oncelog_console.process_limits import EXIT_MEMORY, Limits
-from oncelog_console.reading import Found, Reading, Row
+from oncelog_console.message_range import Places, WantedRecords
+from oncelog_console.process_limits import EXIT_MEMORY, ProcessLimits
+from oncelog_console.reading import FoundRecords, Reading, Row
 from oncelog_console.tail import ticks
 from oncelog_protocol.errors import OncelogError
 
@@ -42,19 +42,19 @@ Kind = Literal["rows", "lines", "tail"]
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class SearchOrders:
     """A search is told all this."""
 
     clients: ClusterClients
-    wanted: Wanted
-    limits: Limits
+    wanted: WantedRecords
+    limits: ProcessLimits
     kind: Kind = "rows"
     """``rows``, ``lines``: the records themselves, or ``tail``: rows of what comes from now on."""
     records_max: int | None = None
     """So many are enough; None: as many as rows are wanted."""
 
 
-def encode_orders(orders: Orders) -> bytes:
+def encode_orders(orders: SearchOrders) -> bytes:
     """Return orders as one line.
 
     :raises ValueError: credentials that only a running program has, such as a function.
@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} in the orders of a search")
 
 
-def decode_orders(line: bytes) -> Orders:
+def decode_orders(line: bytes) -> SearchOrders:
     """Return the orders of a line that ``encode_orders`` has made."""
     document = json.loads(line)
     security = document["security"]
@@ -104,14 +104,14 @@ def decode_orders(line: bytes) -> Orders:
     wanted["partitions"] = tuple(wanted["partitions"])
     for name in ("start", "end"):
         wanted[name] = _point(wanted[name])
-    return Orders(
+    return SearchOrders(
         ClusterClients(
             document["servers"],
             None if security is None else Security(**security),
             document["options"],
         ),
-        Wanted(**wanted),
-        Limits(**document["limits"]),
+        WantedRecords(**wanted),
+        ProcessLimits(**document["limits"]),
         document["kind"],
         document["records_max"],
     )
@@ -125,13 +125,13 @@ def _point(document: Any) -> RangePoint | Places | None:
     return RangePoint(Base[document["base"]], document["number"])
 
 
-class Search:
+class WorkerSearch:
     """It reads, and writes what it finds.
 
     :param out: lines go there; writing may wait for the reader.
     """
 
-    def __init__(self, orders: Orders, out: BinaryIO) -> None:
+    def __init__(self, orders: SearchOrders, out: BinaryIO) -> None:
         self._orders = orders
         self._out = out
         self._rows: list[Row] = []
@@ -152,7 +152,7 @@ class Search:
         left = orders.records_max or orders.wanted.rows
         async with Reading(orders.wanted, orders.clients.consumer) as reading:
             async for found in reading.found():
-                found = Found(found.records[:left], found.states[:left], found.markers)
+                found = FoundRecords(found.records[:left], found.states[:left], found.markers)
                 left -= len(found.records)
                 if orders.kind == "lines":
                     self._write_lines(found)
@@ -166,7 +166,7 @@ class Search:
                 self._say({"done": "end" if left else "rows"})
         self._out.flush()
 
-    def _write_lines(self, found: Found) -> None:
+    def _write_lines(self, found: FoundRecords) -> None:
         decodes = self._orders.wanted.decodes
         for record in found.records:
             self._out.write(json_line(decoded(record) if decodes else record))
@@ -199,8 +199,8 @@ async def _until_input_ends(work: asyncio.Task[None]) -> None:
     work.cancel()
 
 
-async def _work(orders: Orders, out: BinaryIO) -> None:
-    work = asyncio.create_task(Search(orders, out).run())
+async def _work(orders: SearchOrders, out: BinaryIO) -> None:
+    work = asyncio.create_task(WorkerSearch(orders, out).run())
     watching = asyncio.create_task(_until_input_ends(work))
     try:
         await work

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from oncelog_console.process_limits import EXIT_MEMORY, Limits
+from oncelog_console.process_limits import EXIT_MEMORY, ProcessLimits
 
 ROWS = 20
 CELL_LENGTH = 200
@@ -27,7 +27,7 @@ def main() -> int:
     # Arrow's own allocators reserve more address space than they use.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     os.environ["OMP_NUM_THREADS"] = "1"
-    Limits(**head["limits"]).apply()
+    ProcessLimits(**head["limits"]).apply()
     try:
         import pyarrow as pa
     except ImportError:

@@ -11,19 +11,19 @@ import json
 from dataclasses import asdict
 
 from oncelog_console.decoding import SHOWN_BYTES_MAX, Form, table_kind, visible
-from oncelog_console.process_limits import Limits, end_text
+from oncelog_console.process_limits import ProcessLimits, end_text
 from oncelog_console.workers import TooManyWorkersError, Workers
 
 WORKER = "oncelog_console.table_worker"
 READERS_MAX = 2
 PATIENCE_S = 10.0
-LIMITS = Limits(memory_bytes=2 << 30, cpu_s=5)
+LIMITS = ProcessLimits(memory_bytes=2 << 30, cpu_s=5)
 
 
 class Tables:
     """They are read for one console."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: ProcessLimits = LIMITS) -> None:
         self._limits = limits
         self._workers = Workers(READERS_MAX, "tables")
 

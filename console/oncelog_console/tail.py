@@ -14,7 +14,7 @@ from typing import Any
 
 from oncelog import Consumer, Record, TopicPartition
 from oncelog_cli.internal_records import decoded
-from oncelog_console.message_range import Wanted
+from oncelog_console.message_range import WantedRecords
 from oncelog_console.reading import MakeConsumer, Row, finder, partitions_of, row_of
 
 TICK_S = 0.25
@@ -46,7 +46,7 @@ def tick_of(document: dict[str, Any]) -> Tick:
     return Tick(**{**document, "rows": tuple(Row(**row) for row in document["rows"])})
 
 
-async def ticks(wanted: Wanted, make: MakeConsumer) -> AsyncGenerator[Tick, None]:
+async def ticks(wanted: WantedRecords, make: MakeConsumer) -> AsyncGenerator[Tick, None]:
     """Yield what comes from now on, for ever; an empty tick first: from there on nothing is missed.
 
     Range and rows of what is wanted do not count here.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from oncelog_cli.exits import CommandError
 from oncelog_console.clients import ClusterClients
-from oncelog_console.message_range import NEWEST, ROWS, Wanted
+from oncelog_console.message_range import NEWEST, ROWS, WantedRecords
 from oncelog_console.search import Searches, SearchFailedError
 from oncelog_console.tail import Tick, ticks
 from oncelog_console.workers import TooManyWorkersError
@@ -25,12 +25,12 @@ TAILS_MAX = 16
 KEPT = 8
 """A viewer may be so many ticks behind, two seconds."""
 
-Key = tuple[int, Wanted]
+Key = tuple[int, WantedRecords]
 
 
 @dataclass(slots=True)
 class _Feed:
-    """One reader, and its last ticks."""
+    """It is one reader, with its last ticks."""
 
     last: deque[Tick] = field(default_factory=lambda: deque(maxlen=KEPT))
     count: int = 0
@@ -60,7 +60,9 @@ class Tails:
         """Return how many readers there are."""
         return len(self._feeds)
 
-    async def follow(self, clients: ClusterClients, wanted: Wanted) -> AsyncGenerator[Tick, None]:
+    async def follow(
+        self, clients: ClusterClients, wanted: WantedRecords
+    ) -> AsyncGenerator[Tick, None]:
         """Yield what comes from now on.
 
         :raises TooManyWorkersError: others follow already, too many of them.
@@ -88,7 +90,7 @@ class Tails:
         """End all readers."""
         await self._tasks.close()
 
-    async def _read(self, feed: _Feed, clients: ClusterClients, wanted: Wanted) -> None:
+    async def _read(self, feed: _Feed, clients: ClusterClients, wanted: WantedRecords) -> None:
         source = (
             self._searches.tail(clients, wanted)
             if wanted.where

@@ -11,7 +11,7 @@ from oncelog.consumer.markers import TransactionMarker
 from oncelog_cli.offset_range import Base, RangePoint
 from oncelog_console.browsing import Browsing, chosen, per_partition
 from oncelog_console.clients import ClusterClients
-from oncelog_console.message_range import BEGINNING, NEWEST, Wanted
+from oncelog_console.message_range import BEGINNING, NEWEST, WantedRecords
 from oncelog_console.reading import Row
 from support.cluster import Cluster
 
@@ -29,8 +29,8 @@ def test_how_much_is_read_of_each_partition(rows: int, partitions: int, each: in
 
 def test_rows_are_shown_by_time() -> None:
     rows = [row(0, 0, 5), row(0, 1, 7), row(1, 0, 6)]
-    assert chosen(rows, Wanted("t", start=BEGINNING, rows=2)) == (rows[0], rows[2])
-    assert chosen(rows, Wanted("t", start=NEWEST, rows=2)) == (rows[1], rows[2])
+    assert chosen(rows, WantedRecords("t", start=BEGINNING, rows=2)) == (rows[0], rows[2])
+    assert chosen(rows, WantedRecords("t", start=NEWEST, rows=2)) == (rows[1], rows[2])
 
 
 async def test_the_newest_of_a_long_range_are_read_alone(cluster: Cluster) -> None:
@@ -39,7 +39,7 @@ async def test_the_newest_of_a_long_range_are_read_alone(cluster: Cluster) -> No
         for number in range(20):
             await producer.send("t", b"%d" % number, timestamp_ms=number)
     clients = ClusterClients(cluster.bootstrap)
-    wanted = Wanted("t", start=RangePoint(Base.END, -1000), rows=3)
+    wanted = WantedRecords("t", start=RangePoint(Base.END, -1000), rows=3)
     found = await Browsing().browse(clients, wanted, 1)
     assert [each.value for each in found.rows] == ["19", "18", "17"]
     assert found.is_whole

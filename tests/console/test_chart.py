@@ -13,8 +13,8 @@ from oncelog_console.chart import (
     LINES_MAX,
     POINTS_MAX,
     Chart,
+    ChartMark,
     Line,
-    Mark,
     bar,
     figure_text,
     line_chart,
@@ -32,7 +32,7 @@ def points(*values: float, step_ms: int = MINUTE) -> list[Point]:
     return [Point(NOON + number * step_ms, value) for number, value in enumerate(values)]
 
 
-def chart_of(*lines: Line, marks: tuple[Mark, ...] = (), minutes: int = 10) -> Chart:
+def chart_of(*lines: Line, marks: tuple[ChartMark, ...] = (), minutes: int = 10) -> Chart:
     until_ms = NOON + minutes * MINUTE
     return line_chart(
         "Lag of billing", lines, marks, since_ms=NOON, until_ms=until_ms, with_figures=True
@@ -102,7 +102,7 @@ def test_what_was_worked_out_from_commits_is_dashed_up_to_what_was_seen() -> Non
 
 
 def test_rebalances_are_marks_with_words() -> None:
-    marks = (Mark(NOON + MINUTE, "generation 7, 3 members"), Mark(NOON - 1, "before"))
+    marks = (ChartMark(NOON + MINUTE, "generation 7, 3 members"), ChartMark(NOON - 1, "before"))
     chart = chart_of(Line("t-0", points(1, 2)), marks=marks)
     found = [each for each in root_of(chart.picture).iter("g") if each.get("class") == "mark"]
     assert [each.findtext("title") for each in found] == ["generation 7, 3 members"]
@@ -177,7 +177,11 @@ def test_what_lies_outside_of_the_time_is_not_shown() -> None:
 def test_names_are_text_and_never_markup() -> None:
     evil = "<script>alert(1)</script>"
     chart = line_chart(
-        evil, [Line(evil, points(1, 2))], [Mark(NOON, evil)], since_ms=NOON, until_ms=NOON + MINUTE
+        evil,
+        [Line(evil, points(1, 2))],
+        [ChartMark(NOON, evil)],
+        since_ms=NOON,
+        until_ms=NOON + MINUTE,
     )
     for picture in (chart.picture, sparkline(evil, points(1), since_ms=0, until_ms=NOON)):
         assert "<script" not in str(picture)
@@ -186,7 +190,7 @@ def test_names_are_text_and_never_markup() -> None:
 
 
 def test_no_picture_has_a_style_of_its_own() -> None:
-    chart = chart_of(Line("t-0", points(1, 2)), marks=(Mark(NOON, "x"),))
+    chart = chart_of(Line("t-0", points(1, 2)), marks=(ChartMark(NOON, "x"),))
     for picture in (chart.picture, bar("disk", 0.5), bar("disk", None)):
         assert not [each for each in root_of(picture).iter() if each.get("style")]
         assert "<style" not in str(picture)

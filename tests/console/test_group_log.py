@@ -8,7 +8,7 @@ import msgpack
 
 from oncelog import Admin, Consumer, Producer, TopicPartition
 from oncelog_console.group_log import SAMPLES, GroupFacts, past_of, sample_times
-from oncelog_console.history import Past, Rebalance
+from oncelog_console.history import Past, SeenRebalance
 from support.cluster import Cluster
 from support.console import Browser
 
@@ -53,7 +53,7 @@ def test_commits_generations_and_pending_offsets_of_one_group() -> None:
     ):
         facts.take(*record)
     assert facts.commits == {T0: [(NOW, 5), (NOW + 9, 7)]}
-    assert facts.rebalances == [Rebalance(NOW + 1, 3, 2), Rebalance(NOW + 3, 4, 1)]
+    assert facts.rebalances == [SeenRebalance(NOW + 1, 3, 2), SeenRebalance(NOW + 3, 4, 1)]
     assert facts.pending == ((T1, 66, 12, NOW + 4),)
 
 

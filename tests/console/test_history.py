@@ -12,11 +12,11 @@ from oncelog import TopicPartition
 from oncelog_console.history import (
     POINTS_MAX,
     Behind,
-    History,
+    FigureHistory,
     PartitionHistory,
     Past,
     Point,
-    Rebalance,
+    SeenRebalance,
     Series,
     trend_of,
 )
@@ -177,7 +177,7 @@ def test_the_past_makes_behind_exact() -> None:
 
 
 def test_a_group_has_its_sum_its_partitions_and_its_rebalances() -> None:
-    history = History(HISTORY_MS)
+    history = FigureHistory(HISTORY_MS)
     history.saw(row("g", 5, 7), NOW)
     history.saw(row("g", 6, None, generation=2), NOW + 5 * S)
     history.saw(row("g", 6, 8, generation=2), NOW + 10 * S)
@@ -185,13 +185,13 @@ def test_a_group_has_its_sum_its_partitions_and_its_rebalances() -> None:
     assert group is not None
     assert [(point.value, point.joined) for point in group.lag] == [(12, False), (14, False)]
     assert [point.value for point in group.partitions[T0].lag] == [5, 6, 6]
-    assert list(group.rebalances) == [Rebalance(NOW + 5 * S, 2, 2)]
+    assert list(group.rebalances) == [SeenRebalance(NOW + 5 * S, 2, 2)]
     history.saw(row("g", 6, generation=2), NOW + 15 * S)
     assert list(group.partitions) == [T0], "its offsets in t-1 were deleted"
 
 
 def test_a_group_that_cannot_be_described_has_a_gap() -> None:
-    history = History(HISTORY_MS)
+    history = FigureHistory(HISTORY_MS)
     history.saw(row("g", 5), NOW)
     history.missed("g", NOW + 5 * S)
     history.missed("unknown", NOW + 5 * S)
@@ -203,7 +203,7 @@ def test_a_group_that_cannot_be_described_has_a_gap() -> None:
 
 
 def test_silence_is_a_gap_in_all_groups() -> None:
-    history = History(HISTORY_MS)
+    history = FigureHistory(HISTORY_MS)
     for name in "gh":
         history.saw(row(name, 3), NOW)
     history.missed_all(NOW + S)
@@ -214,7 +214,7 @@ def test_silence_is_a_gap_in_all_groups() -> None:
 
 
 def test_the_past_of_a_group_is_read_once() -> None:
-    history = History(HISTORY_MS)
+    history = FigureHistory(HISTORY_MS)
     history.look_back("g", {})
     history.saw(row("g", 5, 7), NOW)
     past = {
@@ -222,18 +222,23 @@ def test_the_past_of_a_group_is_read_once() -> None:
         T1: [Past(NOW - 20 * S, 90, 91), Past(NOW - 10 * S, 95, None)],
     }
     for _ in range(2):
-        history.look_back("g", past, [Rebalance(NOW - 15 * S, 1, 2), Rebalance(NOW + S, 9, 9)])
+        history.look_back(
+            "g", past, [SeenRebalance(NOW - 15 * S, 1, 2), SeenRebalance(NOW + S, 9, 9)]
+        )
     group = history.of("g")
     assert group is not None
     assert [(p.value, p.joined, p.from_commits) for p in group.lag] == [
         (11, False, True),
         (12, False, False),
     ], "the sum is not known where that of a partition is not"
-    assert list(group.rebalances) == [Rebalance(NOW - 15 * S, 1, 2), Rebalance(NOW + S, 9, 9)]
+    assert list(group.rebalances) == [
+        SeenRebalance(NOW - 15 * S, 1, 2),
+        SeenRebalance(NOW + S, 9, 9),
+    ]
 
 
 def test_those_looked_at_are_asked_about_first() -> None:
-    history = History(HISTORY_MS, groups_max=3)
+    history = FigureHistory(HISTORY_MS, groups_max=3)
     history.look_at("d", NOW)
     history.look_at("b", NOW + 1)
     history.look_at("gone", NOW + 2)
@@ -241,7 +246,7 @@ def test_those_looked_at_are_asked_about_first() -> None:
 
 
 def test_room_is_made_by_those_that_nobody_looked_at() -> None:
-    history = History(HISTORY_MS, partitions_max=4)
+    history = FigureHistory(HISTORY_MS, partitions_max=4)
     history.look_at("seen", NOW)
     history.saw(row("seen", 1, 1), NOW)
     history.saw(row("unseen", 1, 1), NOW)
@@ -255,7 +260,7 @@ def test_room_is_made_by_those_that_nobody_looked_at() -> None:
 
 
 def test_a_group_with_more_partitions_than_there_is_room_keeps_the_first() -> None:
-    history = History(HISTORY_MS, partitions_max=3)
+    history = FigureHistory(HISTORY_MS, partitions_max=3)
     history.saw(row("other", 1), NOW)
     history.look_at("big", NOW)
     history.saw(row("big", *range(10)), NOW)
@@ -265,7 +270,7 @@ def test_a_group_with_more_partitions_than_there_is_room_keeps_the_first() -> No
 
 
 def test_groups_that_are_gone_are_forgotten() -> None:
-    history = History(keep_ms=60 * S)
+    history = FigureHistory(keep_ms=60 * S)
     history.saw(row("g", 1), NOW)
     assert history.wanted([], NOW + 30 * S) == []
     assert history.of("g") is not None
@@ -277,7 +282,7 @@ def test_groups_that_are_gone_are_forgotten() -> None:
     st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 6), st.booleans()), max_size=60)
 )
 def test_any_history_is_bounded(steps: list[tuple[str, int, bool]]) -> None:
-    history = History(HISTORY_MS, groups_max=4, partitions_max=9)
+    history = FigureHistory(HISTORY_MS, groups_max=4, partitions_max=9)
     for number, (name, count, looked) in enumerate(steps):
         if looked:
             history.look_at(name, NOW + number * S)

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from oncelog_cli.offset_range import Base, RangePoint
 from oncelog_cli.where.words import WhereError
-from oncelog_console.message_range import NEWEST, PLACES_MAX, Places, RangeError, Wanted, wanted_of
+from oncelog_console.message_range import (
+    NEWEST,
+    PLACES_MAX,
+    Places,
+    RangeError,
+    WantedRecords,
+    wanted_of,
+)
 
 NOON_MS = 1_769_860_800_000
 """2026-01-31T12:00:00Z."""
@@ -27,7 +34,7 @@ places = st.dictionaries(st.integers(0, 9), st.integers(0, 2**63 - 1), min_size=
 )
 ends = points.filter(lambda point: point.base in (Base.ZERO, Base.TIME)) | places
 wanteds = st.builds(
-    Wanted,
+    WantedRecords,
     st.just("t"),
     st.frozensets(st.integers(0, 2**31 - 1), max_size=3).map(lambda p: tuple(sorted(p))),
     points,
@@ -39,13 +46,13 @@ wanteds = st.builds(
 
 
 @given(wanteds)
-def test_an_address_says_all(wanted: Wanted) -> None:
+def test_an_address_says_all(wanted: WantedRecords) -> None:
     query = dict(parse_qsl(wanted.query(), keep_blank_values=True))
     assert wanted_of("t", query, 0) == wanted
 
 
 def test_without_parameters_the_newest_records_are_wanted() -> None:
-    assert wanted_of("t", {}, NOON_MS) == Wanted("t", (), NEWEST, None, "", 50, "committed")
+    assert wanted_of("t", {}, NOON_MS) == WantedRecords("t", (), NEWEST, None, "", 50, "committed")
 
 
 def test_an_absolute_address_has_an_end_and_no_now() -> None:
@@ -64,11 +71,11 @@ def test_an_absolute_address_has_an_end_and_no_now() -> None:
 
 
 def test_what_lies_beside_a_page() -> None:
-    newest = Wanted("t", end=Places(((0, 9), (1, 9))), rows=2)
+    newest = WantedRecords("t", end=Places(((0, 9), (1, 9))), rows=2)
     older = newest.beside([(0, 8, 70), (0, 7, 60)])
     assert older == replace(newest, end=Places(((0, 7), (1, 9))))
     assert newest.beside([(0, 8, 70)]) is None, "there is nothing more"
-    first = Wanted("t", start=RangePoint(Base.START), rows=1)
+    first = WantedRecords("t", start=RangePoint(Base.START), rows=1)
     assert first.beside([(0, 3, 70)]) == replace(first, start=RangePoint(Base.TIME, 70))
     one = replace(first, partitions=(0,))
     assert one.beside([(0, 3, 70)]) == replace(one, start=RangePoint(Base.ZERO, 4))

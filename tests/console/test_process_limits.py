@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from oncelog_console.process_limits import EXIT_MEMORY, Limits, end_text
+from oncelog_console.process_limits import EXIT_MEMORY, ProcessLimits, end_text
 
-LIMITS = Limits(memory_bytes=256 << 20, cpu_s=1)
+LIMITS = ProcessLimits(memory_bytes=256 << 20, cpu_s=1)
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_why_a_process_ended(code: int, words: str) -> None:
 def test_a_process_that_goes_too_far_is_ended(work: str, words: str) -> None:
     program = f"""\
 import sys
-from oncelog_console.process_limits import EXIT_MEMORY, Limits
-Limits(memory_bytes=256 << 20, cpu_s=1).apply()
+from oncelog_console.process_limits import EXIT_MEMORY, ProcessLimits
+ProcessLimits(memory_bytes=256 << 20, cpu_s=1).apply()
 try:
     {work}
 except MemoryError:

@@ -11,16 +11,16 @@ from oncelog import Admin, Consumer, Producer
 from oncelog_cli.exits import CommandError
 from oncelog_cli.offset_range import Base, RangePoint
 from oncelog_cli.where.words import WhereError
-from oncelog_console.message_range import BEGINNING, Places, Wanted
+from oncelog_console.message_range import BEGINNING, Places, WantedRecords
 from oncelog_console.reading import Reading, Row
 from support.cluster import Cluster
 
 NOON_MS = 1_769_860_800_000
-ALL = Wanted("t", start=BEGINNING)
+ALL = WantedRecords("t", start=BEGINNING)
 
 
 async def read(
-    cluster: Cluster, wanted: Wanted, per_partition: int | None = None
+    cluster: Cluster, wanted: WantedRecords, per_partition: int | None = None
 ) -> tuple[list[Row], Reading]:
     """Return everything that is found, and what has read it."""
     make = partial(Consumer, bootstrap_servers=cluster.bootstrap)
@@ -138,6 +138,6 @@ async def test_records_of_coordinators_can_be_read(cluster: Cluster, admin: Admi
     ) as consumer:
         await consumer.getone()
         await consumer.commit()
-    wanted = Wanted("__consumer_offsets", start=BEGINNING, where='key.type == "offset"')
+    wanted = WantedRecords("__consumer_offsets", start=BEGINNING, where='key.type == "offset"')
     rows, _ = await read(cluster, wanted)
     assert '"group":"g"' in (rows[-1].key or "")

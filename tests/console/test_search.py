@@ -12,8 +12,8 @@ import pytest_asyncio
 from oncelog import Producer
 from oncelog_console import search as search_module
 from oncelog_console.clients import ClusterClients
-from oncelog_console.message_range import BEGINNING, Wanted
-from oncelog_console.process_limits import Limits
+from oncelog_console.message_range import BEGINNING, WantedRecords
+from oncelog_console.process_limits import ProcessLimits
 from oncelog_console.search import Search, Searches
 from oncelog_console.workers import TooManyWorkersError
 from support.cluster import Cluster
@@ -22,7 +22,7 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-ALL = Wanted("t", start=BEGINNING, where="value is not null")
+ALL = WantedRecords("t", start=BEGINNING, where="value is not null")
 ENDLESS = replace(ALL, where="value matches '^(a+)+$'")
 """It tries as many ways as there are subsets."""
 
@@ -39,7 +39,7 @@ async def clients(cluster: Cluster) -> ClusterClients:
 
 @pytest_asyncio.fixture
 async def searches() -> AsyncIterator[Searches]:
-    searches = Searches(Limits(cpu_s=2))
+    searches = Searches(ProcessLimits(cpu_s=2))
     yield searches
     await searches.close()
 
@@ -98,7 +98,7 @@ async def test_a_value_that_takes_too_much_memory_ends_the_search_alone(
 ) -> None:
     async with Producer(cluster.bootstrap, compression_type="gzip") as producer:
         await producer.send("t", b"[" + b"{}," * 300_000 + b"{}]")
-    searches = Searches(Limits(memory_bytes=60 << 20))
+    searches = Searches(ProcessLimits(memory_bytes=60 << 20))
     search = await ended(
         searches.begin("s", clients, replace(ALL, where="size > 1000 and value[9] is missing"))
     )

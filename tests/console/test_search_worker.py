@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from console.test_message_range import wanteds
 from oncelog import Security
 from oncelog_console.clients import ClusterClients
-from oncelog_console.message_range import Wanted
-from oncelog_console.process_limits import Limits
-from oncelog_console.search_worker import Kind, Orders, decode_orders, encode_orders
+from oncelog_console.message_range import WantedRecords
+from oncelog_console.process_limits import ProcessLimits
+from oncelog_console.search_worker import Kind, SearchOrders, decode_orders, encode_orders
 
 SECURITIES = [
     None,
@@ -32,19 +32,19 @@ SECURITIES = [
     st.none() | st.integers(1),
 )
 def test_orders_arrive_whole(
-    wanted: Wanted,
+    wanted: WantedRecords,
     security: Security | None,
     options: dict[str, Any],
     kind: Kind,
     records_max: int | None,
 ) -> None:
     clients = ClusterClients("a:1,b:2", security, options)
-    orders = Orders(clients, wanted, Limits(1, 2), kind, records_max)
+    orders = SearchOrders(clients, wanted, ProcessLimits(1, 2), kind, records_max)
     encoded = encode_orders(orders)
     assert encoded.count(b"\n") == 1
     arrived = decode_orders(encoded)
     assert arrived.clients.security in (security, _as_text(security))
-    assert (arrived.wanted, arrived.limits) == (wanted, Limits(1, 2))
+    assert (arrived.wanted, arrived.limits) == (wanted, ProcessLimits(1, 2))
     assert (arrived.kind, arrived.records_max) == (kind, records_max)
     assert (arrived.clients.servers, arrived.clients.options) == ("a:1,b:2", options)
 
@@ -58,4 +58,6 @@ def _as_text(security: Security | None) -> Security | None:
 def test_what_only_a_running_program_has_cannot_be_given() -> None:
     security = Security(tls=True, token=lambda: "secret")
     with pytest.raises(ValueError, match="cannot be given token"):
-        encode_orders(Orders(ClusterClients("a:1", security), Wanted("t"), Limits()))
+        encode_orders(
+            SearchOrders(ClusterClients("a:1", security), WantedRecords("t"), ProcessLimits())
+        )

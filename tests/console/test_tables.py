@@ -9,7 +9,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
-from oncelog_console.process_limits import Limits
+from oncelog_console.process_limits import ProcessLimits
 from oncelog_console.tables import Tables
 
 pytestmark = pytest.mark.slow
@@ -55,6 +55,6 @@ async def test_what_is_no_table_or_a_broken_one() -> None:
 async def test_a_table_that_says_it_is_large_ends_its_reader_alone() -> None:
     bomb = parquet(pa.table({"zeros": pa.array([b"\0" * (64 << 20)] * 8)}))
     assert len(bomb) < 1 << 20
-    form = await Tables(Limits(memory_bytes=700 << 20, cpu_s=5)).form_of(bomb)
+    form = await Tables(ProcessLimits(memory_bytes=700 << 20, cpu_s=5)).form_of(bomb)
     assert form is not None
     assert form.text.startswith("parquet: ")

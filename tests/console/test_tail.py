@@ -11,11 +11,11 @@ import pytest
 
 from oncelog import Consumer, Producer, Record
 from oncelog_console import tail as tail_module
-from oncelog_console.message_range import Wanted
+from oncelog_console.message_range import WantedRecords
 from oncelog_console.tail import Tick, thinned, tick_of, ticks
 from support.cluster import Cluster
 
-TAIL = Wanted("t")
+TAIL = WantedRecords("t")
 
 
 def record(offset: int) -> Record:

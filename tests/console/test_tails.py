@@ -14,7 +14,7 @@ from oncelog import Producer
 from oncelog_cli.offset_range import Base, RangePoint
 from oncelog_console import tails as tails_module
 from oncelog_console.clients import ClusterClients
-from oncelog_console.message_range import Wanted
+from oncelog_console.message_range import WantedRecords
 from oncelog_console.search import Searches, SearchFailedError
 from oncelog_console.tail import Tick
 from oncelog_console.tails import Tails
@@ -22,7 +22,7 @@ from oncelog_console.workers import TooManyWorkersError
 from support.cluster import Cluster
 from support.waiting import eventually
 
-TAIL = Wanted("t")
+TAIL = WantedRecords("t")
 SAME = replace(TAIL, start=RangePoint(Base.ZERO, 7), rows=10)
 
 
@@ -80,7 +80,7 @@ async def test_an_expression_runs_in_a_program_of_its_own(cluster: Cluster, tail
 
 async def test_what_fails_is_said_to_every_viewer(cluster: Cluster, tails: Tails) -> None:
     clients = ClusterClients(cluster.bootstrap)
-    wanted = Wanted("none")
+    wanted = WantedRecords("none")
     first, second = tails.follow(clients, wanted), tails.follow(clients, wanted)
     for each in await asyncio.gather(anext(first), anext(second), return_exceptions=True):
         assert isinstance(each, SearchFailedError)

@@ -43,7 +43,7 @@ from oncelog_cli.where.tree import (
     Step,
     Tree,
 )
-from oncelog_cli.where.words import Kind, WhereError, Word, words_of
+from oncelog_cli.where.words import WhereError, Word, WordKind, words_of
 
 DEPTH_MAX = 32
 """How deep conditions may lie in each other, by parentheses and ``not``."""
@@ -101,7 +101,7 @@ class _Parser:
 
     def sees(self, *texts: str) -> bool:
         """Return whether the next word is a name or a sign, and one of these."""
-        return self.word.kind in (Kind.NAME, Kind.SIGN) and self.word.text in texts
+        return self.word.kind in (WordKind.NAME, WordKind.SIGN) and self.word.text in texts
 
     def takes(self, *texts: str) -> bool:
         found = self.sees(*texts)
@@ -114,17 +114,17 @@ class _Parser:
 
     def unexpected(self, wanted: str) -> WhereError:
         word = self.word
-        found = "the end" if word.kind is Kind.END else word.text
+        found = "the end" if word.kind is WordKind.END else word.text
         return WhereError(f"expected {wanted}, not {found}", word.position)
 
     # -------------------------------------------------------------------------- conditions
 
     def whole(self) -> Tree:
-        if self.word.kind is Kind.END:
+        if self.word.kind is WordKind.END:
             raise WhereError("there is no condition, such as value contains 'refund'", 0)
         tree = self.expression()
         last = self.take()
-        if last.kind is not Kind.END:
+        if last.kind is not WordKind.END:
             near = difflib.get_close_matches(last.text.lower(), ("and", "or"), 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise WhereError(
@@ -162,7 +162,7 @@ class _Parser:
     def condition(self) -> Tree:
         left = self.side()
         verb = self.word
-        if verb.kind is Kind.SIGN and verb.text in _SIGNS:
+        if verb.kind is WordKind.SIGN and verb.text in _SIGNS:
             self.take()
             return _comparison(left, verb, self.side())
         if not isinstance(left.what, Field):
@@ -205,7 +205,7 @@ class _Parser:
             return Matches(field, self.pattern())
         near = difflib.get_close_matches(verb.text.lower(), _VERBS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        found = "the end" if verb.kind is Kind.END else verb.text
+        found = "the end" if verb.kind is WordKind.END else verb.text
         raise WhereError(
             f"expected a comparison: == != < <= > >= in contains starts matches is, not {found}"
             + hint,
@@ -216,7 +216,7 @@ class _Parser:
 
     def side(self) -> _Side:
         word = self.word
-        if word.kind is Kind.NAME and word.text not in _NO_FIELDS:
+        if word.kind is WordKind.NAME and word.text not in _NO_FIELDS:
             return _Side(self.field(), word)
         return _Side(self.literal(), word)
 
@@ -253,13 +253,13 @@ class _Parser:
 
     def step(self) -> Step:
         if self.take().text == ".":
-            if self.word.kind is not Kind.NAME:
+            if self.word.kind is not WordKind.NAME:
                 raise self.unexpected('a name; other names are written in brackets: value["a b"]')
             return self.take().text
         word = self.word
-        if word.kind is Kind.TEXT:
+        if word.kind is WordKind.TEXT:
             step: Step = self.text("text")
-        elif word.kind is Kind.NUMBER and type(word.value) is int and word.value <= INDEX_MAX:
+        elif word.kind is WordKind.NUMBER and type(word.value) is int and word.value <= INDEX_MAX:
             self.take()
             step = word.value
         else:
@@ -268,8 +268,10 @@ class _Parser:
         return step
 
     def text(self, wanted: str) -> str:
-        if self.word.kind is not Kind.TEXT:
-            raise self.unexpected(wanted if self.word.kind is Kind.END else f"{wanted}, in quotes")
+        if self.word.kind is not WordKind.TEXT:
+            raise self.unexpected(
+                wanted if self.word.kind is WordKind.END else f"{wanted}, in quotes"
+            )
         return str(self.take().value)
 
     def pattern(self) -> str:
@@ -298,11 +300,11 @@ class _Parser:
         word = self.word
         if self.takes("true", "false"):
             return word.text == "true"
-        if word.kind is Kind.TIME or self.sees("now"):
+        if word.kind is WordKind.TIME or self.sees("now"):
             return self.moment()
-        if word.kind in (Kind.TEXT, Kind.NUMBER, Kind.DURATION):
+        if word.kind in (WordKind.TEXT, WordKind.NUMBER, WordKind.DURATION):
             return self.take().value
-        if self.sees("-") and self.words[self.place + 1].kind is Kind.NUMBER:
+        if self.sees("-") and self.words[self.place + 1].kind is WordKind.NUMBER:
             self.take()
             number = self.take().value
             assert isinstance(number, int | float)
@@ -317,7 +319,7 @@ class _Parser:
         assert isinstance(moment, int)
         while self.sees("+", "-"):
             sign = self.take()
-            if self.word.kind is not Kind.DURATION:
+            if self.word.kind is not WordKind.DURATION:
                 raise self.unexpected("a duration such as 5m or 1h30m")
             duration = self.take().value
             assert isinstance(duration, int)
@@ -361,7 +363,7 @@ def _check_numbers(field: Field, literal: Literal, word: Word) -> None:
     if isinstance(literal, bool | str):
         hint = "; a time is written without quotes" if field.part is Part.TIMESTAMP else ""
         raise WhereError(f"{field.part} is a number, and {word.text} is none{hint}", word.position)
-    if field.part is Part.TIMESTAMP and word.kind is Kind.DURATION:
+    if field.part is Part.TIMESTAMP and word.kind is WordKind.DURATION:
         raise WhereError(
             f"{word.text} is a duration; a time is written now - {word.text}", word.position
         )

@@ -30,7 +30,7 @@ class WhereError(ValueError):
         self.position = position
 
 
-class Kind(Enum):
+class WordKind(Enum):
     """A word is of this kind."""
 
     NAME = "a name"
@@ -46,7 +46,7 @@ class Kind(Enum):
 class Word:
     """A word of an expression has a kind, a text as it was written, and a beginning."""
 
-    kind: Kind
+    kind: WordKind
     text: str
     position: int
     value: Literal = ""
@@ -95,7 +95,7 @@ def words_of(text: str) -> Iterator[Word]:
             raise WhereError(_reason(text, position), position)
         yield _word(found, position)
         position = _after_space(text, found.end())
-    yield Word(Kind.END, "", len(text))
+    yield Word(WordKind.END, "", len(text))
 
 
 def _after_space(text: str, position: int) -> int:
@@ -114,19 +114,19 @@ def _word(found: re.Match[str], position: int) -> Word:
     text = found[0]
     match found.lastgroup:
         case "name":
-            return Word(Kind.NAME, text, position)
+            return Word(WordKind.NAME, text, position)
         case "quoted":
-            return Word(Kind.TEXT, text, position, _unquoted(text, position))
+            return Word(WordKind.TEXT, text, position, _unquoted(text, position))
         case "raw":
-            return Word(Kind.TEXT, text, position, text[1:-1])
+            return Word(WordKind.TEXT, text, position, text[1:-1])
         case "time":
-            return Word(Kind.TIME, text, position, _time(text, position))
+            return Word(WordKind.TIME, text, position, _time(text, position))
         case "duration":
-            return Word(Kind.DURATION, text, position, _duration(text, position))
+            return Word(WordKind.DURATION, text, position, _duration(text, position))
         case "number":
-            return Word(Kind.NUMBER, text, position, _number(text, position))
+            return Word(WordKind.NUMBER, text, position, _number(text, position))
         case _:
-            return Word(Kind.SIGN, text, position)
+            return Word(WordKind.SIGN, text, position)
 
 
 def _unquoted(text: str, position: int) -> str:

@@ -12,13 +12,13 @@ from oncelog_cli.documents.answer import Failure
 from oncelog_cli.documents.groups import described_groups
 from oncelog_cli.documents.offsets import held_offsets
 from oncelog_console import commands
-from oncelog_console.chart import Chart, Line, Mark, line_chart
+from oncelog_console.chart import Chart, ChartMark, Line, line_chart
 from oncelog_console.group_log import KnownLog, Pending
 from oncelog_console.history import (
     Behind,
     GroupHistory,
     Point,
-    Rebalance,
+    SeenRebalance,
     Trend,
     trend_of,
 )
@@ -48,7 +48,7 @@ REBALANCES_SHOWN = 120
 
 
 @dataclass(frozen=True, slots=True)
-class PendingOffset:
+class PendingCommit:
     """An open transaction will commit this offset, if it commits."""
 
     offset: int
@@ -64,7 +64,7 @@ class OffsetRow:
 
     row: Mapping[str, Any]
     behind: Behind | None
-    pending: tuple[PendingOffset, ...] = ()
+    pending: tuple[PendingCommit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class GroupView:
     offsets: tuple[OffsetRow, ...]
     """Those of this page, the worst first."""
     pages: int
-    rebalances: tuple[Rebalance, ...]
+    rebalances: tuple[SeenRebalance, ...]
     """The newest first."""
     pending_count: int
     log_error: str
@@ -158,7 +158,7 @@ def lag_chart(known: GroupHistory | None, looked: Looked, now_ms: int) -> Chart:
             for tp, history in sorted(known.partitions.items())
         ]
     marks = [
-        Mark(each.at_ms, f"rebalance: {generation_text(each)}")
+        ChartMark(each.at_ms, f"rebalance: {generation_text(each)}")
         for each in (() if known is None else known.rebalances)
     ]
     return line_chart(
@@ -172,7 +172,7 @@ def lag_chart(known: GroupHistory | None, looked: Looked, now_ms: int) -> Chart:
     )
 
 
-def generation_text(item: Rebalance) -> str:
+def generation_text(item: SeenRebalance) -> str:
     """Return what a rebalance led to."""
     members = f"{item.member_count} member{'' if item.member_count == 1 else 's'}"
     return f"generation {item.generation_id}, {members}"
@@ -181,7 +181,7 @@ def generation_text(item: Rebalance) -> str:
 def offset_rows(
     described: Mapping[str, Any] | None,
     known: GroupHistory | None,
-    pending: Mapping[TopicPartition, Sequence[PendingOffset]],
+    pending: Mapping[TopicPartition, Sequence[PendingCommit]],
     now_ms: int,
 ) -> list[OffsetRow]:
     """Return the partitions of a group, the worst first: a lag that is not known, then large ones.
@@ -210,14 +210,14 @@ def offset_rows(
 
 def pending_offsets(
     pending: Sequence[Pending], seen: Snapshot
-) -> dict[TopicPartition, list[PendingOffset]]:
+) -> dict[TopicPartition, list[PendingCommit]]:
     """Return what open transactions will commit, with the ids of their producers."""
     ids = ids_of(seen)
-    found: dict[TopicPartition, list[PendingOffset]] = {}
+    found: dict[TopicPartition, list[PendingCommit]] = {}
     for item in pending:
         name = ids.get(item.producer_id)
         found.setdefault(item.partition, []).append(
-            PendingOffset(item.offset, item.producer_id, name, item.at_ms)
+            PendingCommit(item.offset, item.producer_id, name, item.at_ms)
         )
     return found
 

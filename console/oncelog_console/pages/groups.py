@@ -15,7 +15,7 @@ from oncelog_console import commands
 from oncelog_console.chart import sparkline
 from oncelog_console.commands import Command
 from oncelog_console.filters import NameFilter, name_filter
-from oncelog_console.history import Behind, GroupHistory, History, Trend, trend_of
+from oncelog_console.history import Behind, FigureHistory, GroupHistory, Trend, trend_of
 from oncelog_console.page import ANSWER_MS, BadRequestError, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 from oncelog_console.svg import Picture
@@ -129,7 +129,7 @@ def ordered(
 
 
 def group_rows(
-    rows: Sequence[Mapping[str, Any]], answer: Answer | None, history: History, now_ms: int
+    rows: Sequence[Mapping[str, Any]], answer: Answer | None, history: FigureHistory, now_ms: int
 ) -> tuple[GroupRow, ...]:
     """Return the rows of a page.
 

@@ -1,4 +1,4 @@
-"""Records of a topic: some of a range, those that an expression finds, or what comes now.
+"""Records of a topic are shown: of a range, as an expression finds them, or as they come.
 
 Rules: an address says which records, at any time; one that does not is sent on to one that does.
 Without an expression the console reads them itself; with one, a program of its own does, whose
@@ -26,7 +26,7 @@ from oncelog_console.message_range import (
     NEWEST,
     Places,
     RangeError,
-    Wanted,
+    WantedRecords,
     point_text,
     wanted_of,
 )
@@ -44,7 +44,7 @@ from oncelog_console.page import (
     server_sent,
     wants_json,
 )
-from oncelog_console.reading import Progress, Row
+from oncelog_console.reading import ReadProgress, Row
 from oncelog_console.rendering import segment
 from oncelog_console.search import LINES_RECORDS_MAX, SearchFailedError
 from oncelog_console.tail import Tick
@@ -57,7 +57,7 @@ NEWS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The fields of the form, as somebody filled them in."""
+    """They are the fields of the form, as somebody filled them in."""
 
     partitions: str
     start: str
@@ -73,18 +73,18 @@ class Mistake:
 
     text: str
     position: int | None = None
-    """Where in the expression; None: it is elsewhere."""
+    """It is there in the expression; None: it is elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessagesView:
-    """The view of the page."""
+    """The view holds what the page shows."""
 
     topic: str
     typed: Typed
     mistake: Mistake | None = None
     rows: tuple[Row, ...] = ()
-    progress: Progress | None = None
+    progress: ReadProgress | None = None
     """None: nothing was read."""
     per_second: float | None = None
     state: str = ""
@@ -92,7 +92,7 @@ class MessagesView:
     failure: str = ""
     notes: tuple[str, ...] = ()
     query: str = ""
-    """Of the absolute address."""
+    """The absolute address has it."""
     link: str = ""
     """The whole address, for others."""
     newest_first: bool = False
@@ -121,7 +121,9 @@ def typed_of(query: Mapping[str, str]) -> Typed:
     )
 
 
-def notes_of(wanted: Wanted, known: Collection[int], per_partition: int | None) -> tuple[str, ...]:
+def notes_of(
+    wanted: WantedRecords, known: Collection[int], per_partition: int | None
+) -> tuple[str, ...]:
     """Return what is to be said about rows that are not all there are.
 
     :param known: the partitions of the topic.
@@ -181,7 +183,7 @@ async def show(visit: Visit) -> Page | Redirect:
     return _page(visit, wanted, await _browsed(visit, wanted, view, known))
 
 
-def _page(visit: Visit, wanted: Wanted, view: MessagesView) -> Page:
+def _page(visit: Visit, wanted: WantedRecords, view: MessagesView) -> Page:
     return Page(
         f"Messages of {wanted.topic}",
         "messages.html",
@@ -196,7 +198,7 @@ def _mistaken(topic: str, typed: Typed, mistake: Mistake) -> Page:
     return Page(f"Messages of {topic}", "messages.html", view, status=HTTPStatus.BAD_REQUEST)
 
 
-def _followed(visit: Visit, wanted: Wanted, typed: Typed) -> Page:
+def _followed(visit: Visit, wanted: WantedRecords, typed: Typed) -> Page:
     view = MessagesView(
         wanted.topic,
         typed,
@@ -217,11 +219,11 @@ def _followed(visit: Visit, wanted: Wanted, typed: Typed) -> Page:
     return Page(f"Messages of {wanted.topic}", "messages.html", view, command=command)
 
 
-def _is_relative(query: Mapping[str, str], wanted: Wanted, now_ms: int) -> bool:
+def _is_relative(query: Mapping[str, str], wanted: WantedRecords, now_ms: int) -> bool:
     return wanted.end is None or wanted.absolute(now_ms, {}) != wanted
 
 
-def _is_rewritten(query: Mapping[str, str], wanted: Wanted) -> bool:
+def _is_rewritten(query: Mapping[str, str], wanted: WantedRecords) -> bool:
     """Return whether an address says a time as a duration, or leaves something out."""
     end = "end" if wanted.end is None else point_text(wanted.end)
     return (query.get("from"), query.get("to")) != (point_text(wanted.start), end)
@@ -238,7 +240,7 @@ async def _partitions(visit: Visit, topic: str) -> range:
     return range(len(described.partitions))
 
 
-def _check_partitions(wanted: Wanted, known: Collection[int]) -> None:
+def _check_partitions(wanted: WantedRecords, known: Collection[int]) -> None:
     for number in wanted.partitions:
         if number not in known:
             raise NotFoundError(
@@ -246,7 +248,7 @@ def _check_partitions(wanted: Wanted, known: Collection[int]) -> None:
             )
 
 
-async def _ends(visit: Visit, wanted: Wanted, known: Sequence[int]) -> dict[int, int]:
+async def _ends(visit: Visit, wanted: WantedRecords, known: Sequence[int]) -> dict[int, int]:
     """Return where each wanted partition ends now; those that do not tell are left out.
 
     :raises OncelogError: none of them tells.
@@ -260,7 +262,7 @@ async def _ends(visit: Visit, wanted: Wanted, known: Sequence[int]) -> dict[int,
 
 
 async def _browsed(
-    visit: Visit, wanted: Wanted, view: MessagesView, known: Collection[int]
+    visit: Visit, wanted: WantedRecords, view: MessagesView, known: Collection[int]
 ) -> MessagesView:
     count = len(wanted.partitions or known)
     found = await visit.console.browsing.browse(visit.session.clients, wanted, count)
@@ -278,7 +280,7 @@ async def _browsed(
 
 
 async def _searched(
-    visit: Visit, wanted: Wanted, view: MessagesView, known: Collection[int]
+    visit: Visit, wanted: WantedRecords, view: MessagesView, known: Collection[int]
 ) -> MessagesView:
     session = visit.session
     try:
@@ -373,7 +375,7 @@ def row_document(row: Row, look: Look) -> dict[str, Any]:
     }
 
 
-def progress_text(progress: Progress, per_second: float, look: Look) -> str:
+def progress_text(progress: ReadProgress, per_second: float, look: Look) -> str:
     """Return how far a search is, in words."""
     share = 100 * progress.scanned // progress.total if progress.total else 100
     text = f"scanned {progress.scanned:,} of {progress.total:,} ({share} %)"

@@ -34,7 +34,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """One header of the record."""
+    """It is one header of the record."""
 
     name: str
     value: str | None
@@ -43,7 +43,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """The view of the page."""
+    """The view holds what the page shows."""
 
     topic: str
     partition: int
@@ -55,7 +55,7 @@ class RecordView:
     """None: there is none."""
     key_bytes: int | None = None
     value: Form | None = None
-    """In the form that is shown; None: there is none."""
+    """It is in the form that is shown; None: there is none."""
     value_bytes: int | None = None
     forms: tuple[str, ...] = ()
     """Names of the forms that the value has."""
@@ -66,7 +66,7 @@ class RecordView:
     """The batch that it is in, as ``dump-log --remote`` prints it; None: it could not be asked."""
     batch_error: str = ""
     producer: str = ""
-    """Of the end of a transaction."""
+    """It is that of the end of a transaction."""
 
     @property
     def base(self) -> str:

@@ -43,7 +43,7 @@ MarkState = Literal["open", "ended", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PathStep:
     """A step is one state of the path; the transaction has passed it or not."""
 
     state: str
@@ -79,7 +79,7 @@ class TransactionView:
     listed: Mapping[str, Any] | None
     """Its row of ``transactions list``, which may be older."""
     failures: tuple[Failure, ...]
-    path: tuple[Step, ...]
+    path: tuple[PathStep, ...]
     age_ms: int | None
     picture: Picture
     marks: tuple[PartitionMark, ...]
@@ -87,12 +87,12 @@ class TransactionView:
     """These leaders have not written a marker that is on its way."""
 
 
-def path_of(state: str) -> tuple[Step, ...]:
+def path_of(state: str) -> tuple[PathStep, ...]:
     """Return the path to a commit, or to an abort where it goes there, and where it is on it."""
     path = ABORT if state in ABORT[2:] else COMMIT
     here = path.index(state) if state in path else -1
     return tuple(
-        Step(
+        PathStep(
             name,
             "after" if here < 0 or number > here else "here" if number == here else "before",
             MEANINGS[name],

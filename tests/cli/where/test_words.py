@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from oncelog_cli.where.words import Kind, words_of
+from oncelog_cli.where.words import WordKind, words_of
 
 
 def test_words_have_kinds_values_and_places() -> None:
     words = list(words_of(" a.b=='x\\y' 5 2.5e1\t90s 1970-01-02"))
     assert [(word.kind, word.position) for word in words] == [
-        (Kind.NAME, 1),
-        (Kind.SIGN, 2),
-        (Kind.NAME, 3),
-        (Kind.SIGN, 4),
-        (Kind.TEXT, 6),
-        (Kind.NUMBER, 12),
-        (Kind.NUMBER, 14),
-        (Kind.DURATION, 20),
-        (Kind.TIME, 24),
-        (Kind.END, 34),
+        (WordKind.NAME, 1),
+        (WordKind.SIGN, 2),
+        (WordKind.NAME, 3),
+        (WordKind.SIGN, 4),
+        (WordKind.TEXT, 6),
+        (WordKind.NUMBER, 12),
+        (WordKind.NUMBER, 14),
+        (WordKind.DURATION, 20),
+        (WordKind.TIME, 24),
+        (WordKind.END, 34),
     ]
     assert [word.value for word in words[4:9]] == ["x\\y", 5, 25.0, 90_000, 86_400_000]
 

@@ -23,7 +23,7 @@ LATER_MS = 30_000
 
 @dataclass(frozen=True)
 class World:
-    """A broker, what one may do there, and a console that shows it."""
+    """It is a broker, what one may do there, and a console that shows it."""
 
     cluster: Cluster
     admin: Admin

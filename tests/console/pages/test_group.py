@@ -12,7 +12,7 @@ from oncelog.testing import AsyncCluster
 from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.documents.groups import described_groups
 from oncelog_console.group_log import Pending
-from oncelog_console.history import History, Past, Rebalance
+from oncelog_console.history import FigureHistory, Past, SeenRebalance
 from oncelog_console.page import BadRequestError
 from oncelog_console.pages.group import (
     PAGE_ROWS,
@@ -105,7 +105,7 @@ def test_pending_offsets_have_the_ids_of_their_producers() -> None:
 
 
 def test_a_chart_of_each_partition_in_records_and_in_seconds() -> None:
-    history = History(HISTORY_MS)
+    history = FigureHistory(HISTORY_MS)
     for minute, lag in enumerate((0, 60, 60)):
         history.saw(
             described(row(0, lag), row(1, 0), generation=1 + minute // 2), NOW + minute * MINUTE
@@ -126,9 +126,9 @@ def test_a_chart_of_each_partition_in_records_and_in_seconds() -> None:
 
 
 def test_what_was_worked_out_of_the_past_is_dashed() -> None:
-    history = History(HISTORY_MS)
+    history = FigureHistory(HISTORY_MS)
     history.saw(described(row(0, 5)), NOW)
-    history.look_back("g", {T0: [Past(NOW - MINUTE, 90, 103)]}, [Rebalance(NOW - MINUTE, 1, 1)])
+    history.look_back("g", {T0: [Past(NOW - MINUTE, 90, 103)]}, [SeenRebalance(NOW - MINUTE, 1, 1)])
     chart = lag_chart(history.of("g"), looked(), NOW)
     assert chart.has_commits
     assert 'class="line from-commits"' in str(chart.picture)
@@ -148,7 +148,7 @@ def test_a_group_that_was_not_described_shows_what_was_listed_and_why() -> None:
 
 
 def test_a_user_sees_no_partition_of_a_topic_that_is_hidden() -> None:
-    history = History(HISTORY_MS)
+    history = FigureHistory(HISTORY_MS)
     secret = {**row(0, 7), "topic": "secret"}
     history.saw(described(row(0, 5), secret), NOW)
     visible = Visible(frozenset({"t"}), frozenset({"g"}), frozenset(), cluster=False)

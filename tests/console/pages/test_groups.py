@@ -11,7 +11,7 @@ from oncelog import Admin, Consumer, Producer, TopicPartition
 from oncelog.testing import AsyncCluster
 from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.documents.groups import listed_groups
-from oncelog_console.history import Behind, History
+from oncelog_console.history import Behind, FigureHistory
 from oncelog_console.page import BadRequestError
 from oncelog_console.pages.groups import (
     PAGE_ROWS,
@@ -103,14 +103,14 @@ def test_a_lag_that_is_not_known_comes_last_in_both_directions() -> None:
 
 def test_a_group_that_could_not_be_described_says_why_and_has_no_figures() -> None:
     answer = Answer({"groups": [described("a", 3)]}, [Failure("b", "its coordinator loads")])
-    a, b, c = group_rows([listed(name) for name in "abc"], answer, History(HISTORY_MS), NOW)
+    a, b, c = group_rows([listed(name) for name in "abc"], answer, FigureHistory(HISTORY_MS), NOW)
     assert (a.described is not None, a.why) == (True, "")
     assert (b.described, b.why, b.behind, b.trend) == (None, "its coordinator loads", None, None)
     assert c.why == "nobody was asked"
 
 
 def test_a_lag_in_time_is_that_of_the_partition_furthest_behind() -> None:
-    history = History(HISTORY_MS)
+    history = FigureHistory(HISTORY_MS)
     for at, lags in enumerate([(0, 0), (10, 20), (10, 20)]):
         history.saw(described("g", *lags), NOW + at * 10_000)
     known = history.of("g")

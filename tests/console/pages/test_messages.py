@@ -1,4 +1,4 @@
-"""The page of messages: the same records at the same address, whatever they hold shown as text."""
+"""The page of messages shows the same records at one address, and whatever they hold as text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest_asyncio
 
 from oncelog import Producer
 from oncelog_console.look import BROWSER, Look
-from oncelog_console.message_range import BEGINNING, Places, Wanted, wanted_of
+from oncelog_console.message_range import BEGINNING, Places, WantedRecords, wanted_of
 from oncelog_console.pages.messages import (
     notes_of,
     progress_text,
     row_document,
     tick_document,
 )
-from oncelog_console.reading import Progress, Row
+from oncelog_console.reading import ReadProgress, Row
 from oncelog_console.tail import Tick
 from support.cluster import Cluster
 from support.console import Answered, Browser
@@ -37,12 +37,12 @@ ROW = Row(1, 5, NOON_MS + 7, "k", "v", 1, 1, 0, "committed")
 
 
 def test_what_is_not_shown_is_said() -> None:
-    wanted = Wanted("t", end=Places(((0, 5), (2, 7))))
-    assert notes_of(Wanted("t"), range(3), 50) == ()
+    wanted = WantedRecords("t", end=Places(((0, 5), (2, 7))))
+    assert notes_of(WantedRecords("t"), range(3), 50) == ()
     (missing, few) = notes_of(wanted, range(4), 8)
     assert missing.startswith("without partitions 1, 3")
     assert few == "at most 8 records of each partition are shown"
-    assert notes_of(Wanted("t", (0,), end=wanted.end), range(4), None) == ()
+    assert notes_of(WantedRecords("t", (0,), end=wanted.end), range(4), None) == ()
 
 
 def test_times_of_rows_are_in_the_zone_of_the_visitor() -> None:
@@ -58,10 +58,10 @@ def test_times_of_rows_are_in_the_zone_of_the_visitor() -> None:
 
 
 def test_progress_in_words() -> None:
-    assert progress_text(Progress(200, 50, 3, NOON_MS), 1234.5, Look()) == (
+    assert progress_text(ReadProgress(200, 50, 3, NOON_MS), 1234.5, Look()) == (
         "scanned 50 of 200 (25 %), 1,234 a second, 3 found, last at 2026-01-31 12:00:00"
     )
-    assert progress_text(Progress(), 0.0, Look()) == "scanned 0 of 0 (100 %), 0 found"
+    assert progress_text(ReadProgress(), 0.0, Look()) == "scanned 0 of 0 (100 %), 0 found"
 
 
 # ------------------------------------------------------------------------------ over a cluster
@@ -148,7 +148,7 @@ async def test_whoever_wants_json_gets_what_the_command_prints(
 async def test_the_command_prints_the_same(filled: Cluster, browser: Browser) -> None:
     query = "p=1&from=beginning&to=offsets:1=2&n=50&isolation=committed"
     answered = await page(browser, query)
-    wanted = Wanted("orders", (1,), BEGINNING, Places(((1, 2),)))
+    wanted = WantedRecords("orders", (1,), BEGINNING, Places(((1, 2),)))
     assert "oncelog " + " ".join(wanted.command()) in answered.text
     shown = await oncelog(*wanted.command(), bootstrap=filled.bootstrap)
     printed = [f"{line['partition']}@{line['offset']}" for line in shown.json_lines]
