@@ -1,4 +1,4 @@
-"""Rights foretell what brokers let a visitor change, so that a control can say it.
+"""The console asks here what brokers let a visitor change, so that a control can say it.
 
 Rules: the brokers decide; this only foretells what they would say, by the same code. What is not
 known counts as allowed here: the brokers refuse it later. Rights are asked for as the console's own

@@ -121,7 +121,7 @@ class _Joined:
 
 @dataclass(slots=True)
 class _Needle:
-    """Bytes that are looked for."""
+    """It is bytes that are looked for."""
 
     text: bytes
     search: Callable[[bytes], object] = field(init=False)

@@ -57,7 +57,7 @@ NEWS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """They are the fields of the form, as somebody filled them in."""
+    """Somebody filled these fields of the form in."""
 
     partitions: str
     start: str
