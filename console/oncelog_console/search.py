@@ -185,9 +185,14 @@ class Searches:
             code, _ = await worker.result()
         raise SearchFailedError(end_text(code, self._limits))
 
+    def prepare(self) -> None:
+        """Expect a search soon: its program is started, and waits."""
+        self._workers.prepare(WORKER)
+
     async def close(self) -> None:
         """End all searches."""
         await self._tasks.close()
+        await self._workers.close()
 
     # ------------------------------------------------------------------------------ one search
 

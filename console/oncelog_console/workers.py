@@ -1,7 +1,8 @@
 """Work that may use up any machine runs in programs of its own, started and ended here.
 
 Rules: at most so many run at a time. A program gets its orders by standard input, which stays open
-as long as somebody wants its answer; leaving the block ends the program, whatever it does.
+as long as somebody wants its answer; leaving the block ends the program, whatever it does. Since
+Python takes most of a second to load, a program may be had ready before its orders are known.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from oncelog_runtime.tasks import Tasks
+
 LINE_BYTES_MAX = 4 << 20
 ERROR_BYTES_MAX = 4096
+READY_S = 60.0
+"""A program that is ready waits so long for orders."""
 
 
 class TooManyWorkersError(Exception):
@@ -30,6 +35,8 @@ class Workers:
         self._most = most
         self._what = what
         self._taken = 0
+        self._ready: _Ready | None = None
+        self._tasks = Tasks(what)
 
     @property
     def running(self) -> int:
@@ -53,6 +60,79 @@ class Workers:
         """Note that a program has ended."""
         self._taken -= 1
 
+    def prepare(self, module: str) -> None:
+        """Have a program ready whose orders may come soon: one for all."""
+        if self._ready is None:
+            self._ready = _Ready(module)
+            self._tasks.spawn("ready", self._keep(self._ready))
+
+    async def start(self, module: str) -> asyncio.subprocess.Process:
+        """Return a program that waits for orders: the one that is ready, or a new one."""
+        ready = self._ready
+        if ready is not None and ready.module == module:
+            self._ready = None
+            ready.wanted.set()
+            try:
+                await ready.over.wait()
+            except asyncio.CancelledError:
+                if ready.process is not None:
+                    _kill(ready.process)
+                raise
+            if ready.process is not None and ready.process.returncode is None:
+                return ready.process
+        return await _started(module)
+
+    async def close(self) -> None:
+        """End the program that is ready."""
+        await self._tasks.close()
+
+    async def _keep(self, ready: _Ready) -> None:
+        """Start a program, and end it when nobody takes it."""
+        try:
+            ready.process = await _started(ready.module)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(READY_S):
+                    await ready.wanted.wait()
+        finally:
+            if self._ready is ready:
+                self._ready = None
+                if ready.process is not None:
+                    _kill(ready.process)
+                    await _gone(ready.process)
+            ready.over.set()
+
+
+class _Ready:
+    """One program is started, and waits for orders."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.process: asyncio.subprocess.Process | None = None
+        """None: it is not there yet."""
+        self.wanted = asyncio.Event()
+        """Somebody takes it, or will as soon as it is there."""
+        self.over = asyncio.Event()
+        """It waits no more: whoever takes it owns it."""
+
+
+async def _started(module: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",  # nothing is imported from where the console was started
+        "-m",
+        module,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=LINE_BYTES_MAX,
+    )
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+
 
 class Worker:
     """It is one place for one program."""
@@ -65,17 +145,7 @@ class Worker:
     async def running(self, module: str, orders: bytes) -> AsyncIterator[asyncio.StreamReader]:
         """Run ``python -m module`` with these orders; what it says comes from the reader."""
         try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",  # nothing is imported from where the console was started
-                "-m",
-                module,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                limit=LINE_BYTES_MAX,
-            )
-            self._process = process
+            process = self._process = await self._workers.start(module)
             try:
                 assert process.stdin is not None
                 assert process.stdout is not None
@@ -89,9 +159,8 @@ class Worker:
 
     def kill(self) -> None:
         """End the program now, if it runs."""
-        if self._process is not None and self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+        if self._process is not None:
+            _kill(self._process)
 
     async def result(self) -> tuple[int, str]:
         """Wait for the end of the program; return its exit code, and the last that it complained.

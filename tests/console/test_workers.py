@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog_console import workers as workers_module
 from oncelog_console.workers import TooManyWorkersError, Workers
 from support.waiting import eventually
 
@@ -46,6 +47,27 @@ async def test_what_a_program_says_and_why_it_failed() -> None:
         code, complaint = await worker.result()
     assert code == 1
     assert "JSONDecodeError" in complaint
+
+
+async def test_a_program_is_ready_before_its_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(2, "searches")
+    workers.prepare("code")
+    workers.prepare("code")
+    await eventually(lambda: len(children()) == 1)
+    (ready,) = children()
+    async with workers.take().running("code", b"print(6 * 7)\n") as said:
+        assert children() == [ready], "no other one was started"
+        assert await said.readuntil(b"42") is not None
+    await eventually(lambda: not children())
+    async with workers.take().running("code", b""):
+        assert children() != [ready]
+    monkeypatch.setattr(workers_module, "READY_S", 0.01)
+    workers.prepare("code")
+    await eventually(lambda: len(children()) == 1)
+    await eventually(lambda: not children())
+    workers.prepare("code")
+    await workers.close()
+    assert not children()
 
 
 async def test_leaving_ends_the_program() -> None:

@@ -430,6 +430,7 @@ async def download(visit: Visit) -> tuple[str, str, AsyncIterator[bytes]]:
 
 async def check(visit: Visit) -> Page:
     """Say whether an expression is one, while it is being typed."""
+    visit.console.searches.prepare()
     text = visit.query.get("where", "")
     mistake = None
     try:
