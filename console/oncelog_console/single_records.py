@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 
 from oncelog import Record, TopicPartition
-from oncelog.config import IsolationOption
 from oncelog_console.clients import ClusterClients
 from oncelog_protocol.errors import OncelogError
 
@@ -21,7 +20,7 @@ async def first_records(
     clients: ClusterClients,
     at: Mapping[TopicPartition, int],
     *,
-    isolation_level: IsolationOption = "read_committed",
+    uncommitted: bool = False,
     within_s: float = WITHIN_S,
 ) -> dict[TopicPartition, Record]:
     """Return the first record at or after an offset of each partition.
@@ -38,7 +37,7 @@ async def first_records(
             asyncio.timeout(within_s),
             clients.consumer(
                 auto_offset_reset="earliest",
-                isolation_level=isolation_level,
+                isolation_level="read_uncommitted" if uncommitted else "read_committed",
                 fetch_max_bytes=FETCH_BYTES,
                 fetch_max_wait_ms=WAIT_MS,
             ) as consumer,

@@ -29,7 +29,7 @@ Key = tuple[int, WantedRecords]
 
 
 @dataclass(slots=True)
-class _Feed:
+class _TailFeed:
     """It is one reader, with its last ticks."""
 
     last: deque[Tick] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -52,7 +52,7 @@ class Tails:
 
     def __init__(self, searches: Searches) -> None:
         self._searches = searches
-        self._feeds: dict[Key, _Feed] = {}
+        self._feeds: dict[Key, _TailFeed] = {}
         self._tasks = Tasks("tails")
 
     @property
@@ -73,7 +73,7 @@ class Tails:
         if feed is None:
             if len(self._feeds) >= TAILS_MAX:
                 raise TooManyWorkersError(f"{TAILS_MAX} topics are being followed; close a page")
-            feed = self._feeds[key] = _Feed()
+            feed = self._feeds[key] = _TailFeed()
             feed.task = self._tasks.spawn("tail", self._read(feed, clients, key[1]))
         feed.viewers += 1
         try:
@@ -90,7 +90,7 @@ class Tails:
         """End all readers."""
         await self._tasks.close()
 
-    async def _read(self, feed: _Feed, clients: ClusterClients, wanted: WantedRecords) -> None:
+    async def _read(self, feed: _TailFeed, clients: ClusterClients, wanted: WantedRecords) -> None:
         source = (
             self._searches.tail(clients, wanted)
             if wanted.where
@@ -112,7 +112,7 @@ class Tails:
                 feed.news.notify_all()
 
 
-async def _seen(feed: _Feed) -> AsyncIterator[Tick]:
+async def _seen(feed: _TailFeed) -> AsyncIterator[Tick]:
     """Yield the ticks of a reader; the first one says that nothing is missed from there on."""
     count, arrived = feed.count, feed.arrived
     if count:

@@ -400,7 +400,7 @@ async def _in_transaction(
     producer: Producer, tally: Tally, send: Callable[[Producer], Awaitable[bool]]
 ) -> None:
     """Everything becomes visible at once, or nothing does."""
-    tally.committed = False
+    tally.ended(committed=False)
     await producer.begin_transaction()
     try:
         complete = await send(producer)
@@ -409,7 +409,7 @@ async def _in_transaction(
         raise
     if complete:
         await producer.commit_transaction()
-        tally.committed = True
+        tally.ended(committed=True)
     else:
         await producer.abort_transaction()
 
@@ -437,7 +437,7 @@ async def _as_writer(
     async with writer:
         complete = await send(writer)
     if complete:
-        tally.receipt = asdict(writer.receipt)
+        tally.handed_over(asdict(writer.receipt))
 
 
 @dataclass(slots=True)

@@ -52,6 +52,14 @@ class Tally:
         row["records"] += 1
         row["last_offset"] = meta.offset
 
+    def ended(self, *, committed: bool) -> None:
+        """Note how the transaction ended."""
+        self.committed = committed
+
+    def handed_over(self, receipt: dict[str, Any]) -> None:
+        """Note what the owner of a shared transaction is given by a writer."""
+        self.receipt = receipt
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row a partition, sorted; without offsets at acks=0, as nobody was asked."""
         unknown = {"first_offset": None, "last_offset": None}

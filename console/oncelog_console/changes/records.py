@@ -54,7 +54,7 @@ class ProduceRecord(ClusterChange):
 
     topic: str
     record: InputRecord
-    acks: str = "all"
+    acks: str
     again: tuple[int, int] | None = None
     """Key, value and headers are those of the record at this partition and offset."""
     kind = "produce-record"
@@ -118,9 +118,7 @@ class ProduceRecord(ClusterChange):
         if self.again is None:
             return self.record
         tp = TopicPartition(self.topic, self.again[0])
-        found = await first_records(
-            desk.clients, {tp: self.again[1]}, isolation_level="read_uncommitted"
-        )
+        found = await first_records(desk.clients, {tp: self.again[1]}, uncommitted=True)
         record = found.get(tp)
         if record is None or record.offset != self.again[1]:
             raise RefusedError(f"there is no record {tp}@{self.again[1]} to produce again")

@@ -57,7 +57,7 @@ NEWS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Somebody filled these fields of the form in."""
+    """The form is filled in with these fields."""
 
     partitions: str
     start: str

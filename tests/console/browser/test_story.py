@@ -1,4 +1,4 @@
-"""The story of a bad morning, told in a browser beside real broker processes.
+"""The story of a bad morning is told in a browser beside real broker processes.
 
 A topic is made and records come; a reader falls behind and the chart of its lag grows; a leader is
 killed, and the event appears; a poison record is found by a search, and its link is opened by a
