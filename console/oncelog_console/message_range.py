@@ -94,7 +94,8 @@ class WantedRecords:
         end = self.end
         if end is None:
             named = Places(tuple(sorted(ends.items())))
-            end = named if 0 < len(ends) <= PLACES_MAX else RangePoint(Base.TIME, now_ms)
+            last_ms = max(now_ms, self.start.number) if self.start.base is Base.TIME else now_ms
+            end = named if 0 < len(ends) <= PLACES_MAX else RangePoint(Base.TIME, last_ms)
         tree = parse_where(self.where, now_ms) if self.where else None
         if tree is None or tree == parse_where(self.where, now_ms + 1):
             return replace(self, end=end)
@@ -185,10 +186,13 @@ def wanted_of(topic: str, query: Mapping[str, str], now_ms: int) -> WantedRecord
     end_text = query.get("to", "").strip()
     end = None if end_text in ("", "end") else _end(end_text, now_ms)
     start_text = query.get("from", "").strip()
+    start = _point("from", start_text, now_ms) if start_text else NEWEST
+    if isinstance(end, RangePoint) and start.base is end.base and end.number < start.number:
+        raise RangeError(f"from={start_text!r} is behind to={end_text!r}")
     return WantedRecords(
         topic,
         _partitions(query.get("p", "")),
-        _point("from", start_text, now_ms) if start_text else NEWEST,
+        start,
         end,
         query.get("where", "").strip(),
         _count("n", query.get("n") or str(ROWS), ROWS_MAX, least=1),

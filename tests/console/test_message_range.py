@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_cli.offset_range import Base, RangePoint
+from oncelog_cli.offset_range import Base, RangePoint, parse_range
 from oncelog_cli.where.words import WhereError
 from oncelog_console.message_range import (
     NEWEST,
@@ -19,6 +19,7 @@ from oncelog_console.message_range import (
     WantedRecords,
     wanted_of,
 )
+from support.command_words import parsed
 
 NOON_MS = 1_769_860_800_000
 """2026-01-31T12:00:00Z."""
@@ -33,6 +34,16 @@ places = st.dictionaries(st.integers(0, 9), st.integers(0, 2**63 - 1), min_size=
     lambda found: Places(tuple(sorted(found.items())))
 )
 ends = points.filter(lambda point: point.base in (Base.ZERO, Base.TIME)) | places
+
+
+def is_forward(wanted: WantedRecords) -> bool:
+    """Return whether the end is not before the start, which no address says."""
+    start, end = wanted.start, wanted.end
+    return not (
+        isinstance(end, RangePoint) and start.base is end.base and end.number < start.number
+    )
+
+
 wanteds = st.builds(
     WantedRecords,
     st.just("t"),
@@ -42,13 +53,24 @@ wanteds = st.builds(
     st.text().map(str.strip),
     st.integers(1, 500),
     st.sampled_from(["committed", "all"]),
-)
+).filter(is_forward)
 
 
 @given(wanteds)
 def test_an_address_says_all(wanted: WantedRecords) -> None:
     query = dict(parse_qsl(wanted.query(), keep_blank_values=True))
     assert wanted_of("t", query, 0) == wanted
+
+
+@given(wanteds)
+def test_its_command_is_one(wanted: WantedRecords) -> None:
+    said = parsed(wanted.command())
+    assert (said["path"], *said["topics"]) == ("consume", "t")
+    assert said.get("where", "") == wanted.where
+    span = parse_range(said["offset"], 0)
+    assert span.start == wanted.start
+    if isinstance(wanted.end, RangePoint):
+        assert span.end == wanted.end
 
 
 def test_without_parameters_the_newest_records_are_wanted() -> None:
@@ -136,6 +158,7 @@ def test_records_of_coordinators_are_decoded() -> None:
         {"n": "0"},
         {"n": "501"},
         {"n": "٣"},
+        {"from": "offset:5", "to": "offset:4"},
         {"isolation": "none"},
     ],
 )
