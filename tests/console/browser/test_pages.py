@@ -31,8 +31,8 @@ def test_every_page_has_an_example() -> None:
 
 @every_page
 async def test_anybody_can_use_it(people: People, console: Served, example: Example) -> None:
-    """In both schemes it keeps the rules of WCAG 2.2 AA that a program can check; a telephone shows
-    it without script, and without scrolling to the side."""
+    """A page keeps the rules of WCAG 2.2 AA that a program can check, in both schemes. A telephone
+    shows it without script, and without scrolling to the side."""
     person = await people.come(console.origin)
     page = await example.open(person)
     assert await inaccessible(page) == []
