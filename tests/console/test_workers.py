@@ -21,11 +21,27 @@ def is_there(pid: int) -> bool:
     return True
 
 
-def children() -> list[int]:
+def all_children() -> list[int]:
     """Return the processes that this one has started, and that are there."""
     return [
         int(each) for each in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     ]
+
+
+OTHERS: set[int] = set()
+"""Other tests of this process have started these: a browser or ZooKeeper serve many tests."""
+
+
+@pytest.fixture(autouse=True)
+def only_own() -> None:
+    """Leave out what ran before the test."""
+    OTHERS.clear()
+    OTHERS.update(all_children())
+
+
+def children() -> list[int]:
+    """Return the processes that this test has started, and that are there."""
+    return [pid for pid in all_children() if pid not in OTHERS]
 
 
 async def test_no_more_than_so_many() -> None:
