@@ -26,6 +26,7 @@ from oncelog_console.event_lanes import (
     names_of,
     words_of,
 )
+from oncelog_console.listing import part_of
 from oncelog_console.look import iso
 from oncelog_console.page import BadRequestError, Page, PageRoute, Visit
 from oncelog_console.svg import Picture
@@ -143,9 +144,7 @@ def events_view(
     found = chosen.rows(known)
     drawn = found[-DRAWN_MAX:]
     missed = [gap for gap in gaps_in(known) if _is_meant(gap, chosen)]
-    pages = max(1, -(-len(found) // PAGE_ROWS))
-    page = min(page, pages)
-    newest_first = found[::-1][(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+    part = part_of(found[::-1], page, PAGE_ROWS)
     return EventsView(
         chosen,
         rows is not None,
@@ -157,11 +156,11 @@ def events_view(
                 is_bad(row),
                 words_of(row),
             )
-            for row in newest_first
+            for row in part.items
         ),
         len(found),
-        page,
-        pages,
+        part.number,
+        part.pages,
         _picture(drawn, missed, chosen, brokers, now_ms),
         len(found) - len(drawn),
         tuple(missed[-GAPS_MAX:]),

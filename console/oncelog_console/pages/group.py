@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from oncelog import TopicPartition
 from oncelog_cli.documents.answer import Failure
@@ -22,6 +22,7 @@ from oncelog_console.history import (
     Trend,
     trend_of,
 )
+from oncelog_console.listing import address_with, part_of
 from oncelog_console.page import (
     ANSWER_MS,
     BadRequestError,
@@ -88,10 +89,7 @@ class Looked:
             "page": "" if self.page == 1 else str(self.page),
             "figures": "1" if self.figures else "",
         }
-        fields.update({name: str(value) for name, value in changed.items()})
-        said = {name: value for name, value in fields.items() if value}
-        base = f"/groups/{quote(self.group, safe='')}"
-        return base + (f"?{urlencode(said)}" if said else "")
+        return address_with(f"/groups/{quote(self.group, safe='')}", fields, changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +245,7 @@ def view_of(
 ) -> GroupView:
     """Return the view of a group, from what was told of it and what is remembered."""
     rows = offset_rows(described, known, pending_offsets(pending, seen), now_ms)
-    pages = max(1, -(-len(rows) // PAGE_ROWS))
-    first = (min(looked.page, pages) - 1) * PAGE_ROWS
+    part = part_of(rows, looked.page, PAGE_ROWS)
     points: tuple[Point, ...] = () if known is None else tuple(known.lag)
     rebalances = () if known is None else tuple(known.rebalances)
     return GroupView(
@@ -259,8 +256,8 @@ def view_of(
         lag_chart(known, looked, now_ms),
         behind_of(known, described, now_ms),
         trend_of(points, now_ms),
-        tuple(rows[first : first + PAGE_ROWS]),
-        pages,
+        part.items,
+        part.pages,
         tuple(reversed(rebalances))[:REBALANCES_SHOWN],
         len(pending),
         "" if log is None else log.error,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from oncelog import TopicPartition
 from oncelog.admin.group_results import GROUP_STATES
@@ -16,6 +15,7 @@ from oncelog_console.chart import sparkline
 from oncelog_console.commands import Command
 from oncelog_console.filters import NameFilter, name_filter
 from oncelog_console.history import Behind, FigureHistory, GroupHistory, Trend, trend_of
+from oncelog_console.listing import address_with, part_of
 from oncelog_console.page import ANSWER_MS, BadRequestError, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 from oncelog_console.svg import Picture
@@ -45,9 +45,7 @@ class GroupFilter:
             "sort": "" if self.sort == "group" else self.sort,
             "page": "" if self.page == 1 else str(self.page),
         }
-        fields.update({name: str(value) for name, value in changed.items()})
-        said = {name: value for name, value in fields.items() if value}
-        return ADDRESS + (f"?{urlencode(said)}" if said else "")
+        return address_with(ADDRESS, fields, changed)
 
     @property
     def command(self) -> Command:
@@ -80,6 +78,7 @@ class Groups:
     count: int
     first: int
     """Number of the first row of this page, from 1."""
+    page: int
     pages: int
     chosen: GroupFilter
     known: bool
@@ -204,20 +203,19 @@ async def show(visit: Visit) -> Page:
         return None if known is None else known.lag.latest
 
     rows = chosen_rows(seen, chosen)
-    pages = max(1, -(-len(rows) // PAGE_ROWS))
-    first = (min(chosen.page, pages) - 1) * PAGE_ROWS
-    shown = ordered(rows, chosen.sort, lag)[first : first + PAGE_ROWS]
-    names = [row["group"] for row in shown]
+    part = part_of(ordered(rows, chosen.sort, lag), chosen.page, PAGE_ROWS)
+    names = [row["group"] for row in part.items]
     for name in reversed(names):
         history.look_at(name, now_ms)
     answer = None
     if names:
         answer = await described_groups(visit.admin, names, timeout_ms=ANSWER_MS)
     view = Groups(
-        group_rows(shown, answer, history, now_ms),
+        group_rows(part.items, answer, history, now_ms),
         len(rows),
-        first + 1,
-        pages,
+        part.first,
+        part.number,
+        part.pages,
         chosen,
         seen.groups.value is not None,
         tuple(seen.groups.missing),

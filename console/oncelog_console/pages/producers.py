@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.documents.producers import described_producers
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_console import commands
 from oncelog_console.commands import Command
+from oncelog_console.listing import address_with, part_of
 from oncelog_console.page import ANSWER_MS, BadRequestError, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 
@@ -70,9 +70,7 @@ class ProducersAsked:
             "producer_id": "" if self.producer_id is None else str(self.producer_id),
             "page": "" if self.page == 1 else str(self.page),
         }
-        fields.update({name: str(value) for name, value in changed.items()})
-        said = {name: value for name, value in fields.items() if value}
-        return ADDRESS + (f"?{urlencode(said)}" if said else "")
+        return address_with(ADDRESS, fields, changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +112,12 @@ def producers_of(asked: ProducersAsked, answer: Answer | None, seen: Snapshot) -
             item.row["producer_id"],
         )
     )
-    pages = max(1, -(-len(found) // PAGE_ROWS))
-    first = (min(asked.page, pages) - 1) * PAGE_ROWS
+    part = part_of(found, asked.page, PAGE_ROWS)
     return ProducersView(
         asked,
-        tuple(found[first : first + PAGE_ROWS]),
+        part.items,
         len(found),
-        pages,
+        part.pages,
         () if answer is None else tuple(answer.failures),
         tuple(sorted(topic.topic for topic in seen.topic_list if not topic.internal)),
     )

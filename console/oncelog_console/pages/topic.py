@@ -11,6 +11,7 @@ from oncelog_cli.documents.groups import described_groups
 from oncelog_cli.documents.partitions import partition_row
 from oncelog_cli.documents.topics import described_topics
 from oncelog_console import commands
+from oncelog_console.listing import part_of
 from oncelog_console.page import BadRequestError, NotFoundError, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 
@@ -144,17 +145,16 @@ async def show(visit: Visit) -> Page:
         raise error if isinstance(error, Exception) else NotFoundError(answer.failures[0].message)
     (row,) = answer.document["topics"]
     views = sorted(partition_views(visit.seen, row), key=lambda view: view.worst)
-    pages = max(1, -(-len(views) // PAGE_ROWS))
-    number = min(visit.number("page", 1, least=1, most=1_000_000), pages)
+    part = part_of(views, visit.number("page", 1, least=1, most=1_000_000), PAGE_ROWS)
     view = TopicDetail(
         name,
         row["topic_id"],
         row["internal"],
         tab,
-        tuple(views[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]),
+        part.items,
         len(views),
-        number,
-        pages,
+        part.number,
+        part.pages,
         tuple(row["configs"]),
         tuple(answer.notes),
         await readers_of(visit, name) if tab == "consumers" else None,

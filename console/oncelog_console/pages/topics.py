@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from oncelog.admin.results import TopicDescription
 from oncelog_cli.documents.answer import Answer
@@ -14,6 +13,7 @@ from oncelog_console import commands
 from oncelog_console.chart import trend_line
 from oncelog_console.commands import Command
 from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
+from oncelog_console.listing import address_with, part_of
 from oncelog_console.page import BadRequestError, Page, PageRoute, Visit
 from oncelog_console.snapshot import Snapshot
 
@@ -52,9 +52,7 @@ class TopicFilter:
             "page": "" if self.page == 1 else str(self.page),
             "all": "1" if self.whole else "",
         }
-        fields.update({name: str(value) for name, value in changed.items()})
-        said = {name: value for name, value in fields.items() if value}
-        return "/topics" + (f"?{urlencode(said)}" if said else "")
+        return address_with("/topics", fields, changed)
 
     @property
     def command(self) -> Command:
@@ -79,6 +77,7 @@ class TopicList:
     count: int
     first: int
     """Number of the first row of this page, from 1."""
+    page: int
     pages: int
     chosen: TopicFilter
     known: bool
@@ -123,9 +122,8 @@ def topics_of(seen: Snapshot, chosen: TopicFilter) -> TopicList:
     fitting = topics_that_fit(seen, chosen)
     sizes = sizes_of(seen)
     fitting.sort(key=_key(chosen.sort, seen, sizes or {}), reverse=chosen.sort.startswith("-"))
-    pages = max(1, -(-len(fitting) // PAGE_ROWS))
-    first = 0 if chosen.whole else (min(chosen.page, pages) - 1) * PAGE_ROWS
-    shown = fitting if chosen.whole else fitting[first : first + PAGE_ROWS]
+    size = max(1, len(fitting)) if chosen.whole else PAGE_ROWS
+    part = part_of(fitting, chosen.page, size)
     rows = tuple(
         {
             **row,
@@ -135,9 +133,10 @@ def topics_of(seen: Snapshot, chosen: TopicFilter) -> TopicList:
                 f"records in of {row['topic']} at the last looks", _trend(seen, row["topic"])
             ),
         }
-        for row in rows_of(seen, shown)
+        for row in rows_of(seen, part.items)
     )
-    return TopicList(rows, len(fitting), first + 1, pages, chosen, seen.topics.value is not None)
+    known = seen.topics.value is not None
+    return TopicList(rows, len(fitting), part.first, part.number, part.pages, chosen, known)
 
 
 def _trend(seen: Snapshot, topic: str) -> Sequence[float]:

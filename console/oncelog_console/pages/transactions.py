@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from oncelog import Admin, TopicPartition
 from oncelog.admin.transaction_results import TRANSACTION_STATES
@@ -22,6 +21,7 @@ from oncelog_console import commands
 from oncelog_console.chart import bar
 from oncelog_console.commands import Command
 from oncelog_console.filters import ALL_NAMES, NameFilter, name_filter
+from oncelog_console.listing import address_with, part_of
 from oncelog_console.page import ANSWER_MS, BadRequestError, Page, PageRoute, Visit
 from oncelog_console.pages.groups import why_of
 from oncelog_console.rendering import duration_text
@@ -63,9 +63,7 @@ class TransactionFilter:
             "look": "1" if self.look else "",
             "page": "" if self.page == 1 else str(self.page),
         }
-        fields.update({name: str(value) for name, value in changed.items()})
-        said = {name: value for name, value in fields.items() if value}
-        return ADDRESS + (f"?{urlencode(said)}" if said else "")
+        return address_with(ADDRESS, fields, changed)
 
     @property
     def command(self) -> Command:
@@ -115,6 +113,7 @@ class TransactionsView:
     hanging: tuple[HangingRow, ...]
     count: int
     first: int
+    page: int
     pages: int
     known: bool
     """Whether ids were ever listed, or those that hang were looked for."""
@@ -249,10 +248,8 @@ async def show(visit: Visit) -> Page:
         seen, asked_ms = aged.document["transactions"], visit.now_ms
         missing = tuple(aged.failures)
     rows = chosen_rows(seen, chosen)
-    pages = max(1, -(-len(rows) // PAGE_ROWS))
-    first = (min(chosen.page, pages) - 1) * PAGE_ROWS
-    shown = rows[first : first + PAGE_ROWS]
-    names = [row["transactional_id"] for row in shown]
+    part = part_of(rows, chosen.page, PAGE_ROWS)
+    names = [row["transactional_id"] for row in part.items]
     answer, held = None, {}
     if names:
         answer = await described_transactions(visit.admin, names, timeout_ms=ANSWER_MS)
@@ -260,11 +257,12 @@ async def show(visit: Visit) -> Page:
         held = await held_back(visit.admin, {tp for row in documents for tp in partitions_of(row)})
     view = TransactionsView(
         chosen,
-        transaction_rows(shown, answer, held, visit.now_ms),
+        transaction_rows(part.items, answer, held, visit.now_ms),
         (),
         len(rows),
-        first + 1,
-        pages,
+        part.first,
+        part.number,
+        part.pages,
         fact.value is not None or bool(chosen.older),
         missing,
     )
@@ -286,6 +284,7 @@ async def show_hanging(visit: Visit, chosen: TransactionFilter) -> Page:
         (),
         rows,
         len(rows),
+        1,
         1,
         1,
         answer is not None,
