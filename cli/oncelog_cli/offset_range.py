@@ -1,4 +1,4 @@
-"""The grammar of ``--offset`` says which offsets of each partition ``consume`` prints. Pure.
+"""The grammar of ``--offset`` says which offsets of each partition ``consume`` prints.
 
 A range is ``START``, ``START:END``, ``:END`` or ``START:``; a missing start is ``start``, a missing
 end means to go on for ever. The record at the end is not part of the range. Both are one of::
@@ -20,9 +20,14 @@ one beyond its end is waited for.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog import Consumer, TopicPartition
 
 _DURATION = re.compile(r"-?(?=\d)(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?")
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000, 1)
@@ -187,3 +192,13 @@ def resolve_end(point: RangePoint, start: int, held: HeldOffsets, found: int | N
             return held.end + point.number
         case Base.TIME:
             return held.end if found is None else found
+
+
+async def offsets_at(
+    consumer: Consumer, partitions: Sequence[TopicPartition], point: RangePoint | None
+) -> dict[TopicPartition, int]:
+    """Ask for the offset of each partition at a point that is a time, if a record is that new."""
+    if point is None or point.base is not Base.TIME:
+        return {}
+    found = await consumer.offsets_for_times(dict.fromkeys(partitions, point.number))
+    return {tp: answer.offset for tp, answer in found.items() if answer is not None}

@@ -20,13 +20,12 @@ from oncelog_cli.exits import CommandError
 from oncelog_cli.render import enveloped
 from oncelog_console import look, sessions
 from oncelog_console.console import Console
-from oncelog_console.look import look_of
+from oncelog_console.look import Look, look_of
 from oncelog_console.page import (
     BadRequestError,
     Form,
     NotFoundError,
     Page,
-    PageRoute,
     PlainRoute,
     Redirect,
     StreamRoute,
@@ -118,9 +117,11 @@ class ConsoleApp:
         app: ASGIApp = self._router
         if refusal is not None:
             if request.method != "GET":
-                host = request.client.host if request.client else ""
                 logger.warning(
-                    "console_refused", path=request.url.path, host=host, why=refusal.text
+                    "console_refused",
+                    path=request.url.path,
+                    host=_peer(request),
+                    why=refusal.text,
                 )
             app = PlainTextResponse(refusal.text + "\n", refusal.status)
         await app(scope, receive, send)
@@ -144,11 +145,11 @@ class ConsoleApp:
         allowed = self._console.settings.allow_changes
         for page in (*PAGES, *PARTS):
             if allowed or not page.changes:
-                yield Route(page.path, self._showing(page), methods=["GET"])
+                yield Route(page.path, self._visiting(page.show), methods=["GET"])
         if allowed:
             for change in CHANGES:
                 yield Route(change.path, self._posting(change.change), methods=["POST"])
-        yield Route("/{path:path}", self._showing(PageRoute("", _nothing_here)), methods=["GET"])
+        yield Route("/{path:path}", self._visiting(_nothing_here), methods=["GET"])
 
     async def _live(self, _: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -218,12 +219,6 @@ class ConsoleApp:
 
     # ------------------------------------------------------------------------------ pages
 
-    def _showing(self, route: PageRoute) -> Callable[[Request], Awaitable[Response]]:
-        async def show(visit: Visit) -> Shown:
-            return await route.show(visit)
-
-        return self._visiting(show)
-
     def _posting(
         self, take: Callable[[Visit, Form], Awaitable[Shown]]
     ) -> Callable[[Request], Awaitable[Response]]:
@@ -252,8 +247,7 @@ class ConsoleApp:
         rights = None
         if self._console.settings.allow_changes:
             rights = await self._console.rights.of(session.session_id, session.admin)
-        chosen = look_of(request.cookies.get(look.COOKIE))
-        visit = Visit(self._console, request, session, chosen, rights)
+        visit = Visit(self._console, request, session, _look(request), rights)
         try:
             answer = self._answer(visit, await show(visit))
         except (NotFoundError, UnknownTopicOrPartitionError, CommandError) as error:
@@ -273,9 +267,8 @@ class ConsoleApp:
 
     def _unknown(self, request: Request) -> Response:
         if request.method != "GET" or wants_json(request):
-            return PlainTextResponse("sign in first\n", HTTPStatus.UNAUTHORIZED)
-        to = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return self._html(request, None, self._sign_in_page(to))
+            return _sign_in_first()
+        return self._html(request, None, self._sign_in_page(_address(request)))
 
     def _answer(self, visit: Visit, shown: Shown) -> Response:
         if isinstance(shown, Redirect):
@@ -303,16 +296,13 @@ class ConsoleApp:
         return self._html(request, visit, page)
 
     def _html(self, request: Request, visit: Visit | None, page: Page) -> Response:
-        chosen = look_of(request.cookies.get(look.COOKIE))
-        address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         values = {
             "page": page,
             "view": page.view,
             "visit": visit,
-            "look": chosen,
+            "look": _look(request),
             "settings": self._console.settings,
-            "address": address,
-            "path": request.url.path,
+            "address": _address(request),
         }
         return Response(self._renderer.page(page.template, values), page.status, media_type=HTML)
 
@@ -336,12 +326,11 @@ class ConsoleApp:
         async def stream(request: Request) -> Response:
             session = self._session(request)
             if session is None:
-                return PlainTextResponse("sign in first\n", HTTPStatus.UNAUTHORIZED)
+                return _sign_in_first()
             if self._streams.get(session.session_id, 0) >= STREAMS_MAX:
                 text = f"{STREAMS_MAX} streams are open already; close another page\n"
                 return PlainTextResponse(text, HTTPStatus.TOO_MANY_REQUESTS)
-            chosen = look_of(request.cookies.get(look.COOKIE))
-            visit = Visit(self._console, request, session, chosen)
+            visit = Visit(self._console, request, session, _look(request))
             parts = self._counted(session.session_id, with_heartbeats(route.follow(visit)))
             return StreamingResponse(parts, media_type="text/event-stream")
 
@@ -362,7 +351,7 @@ class ConsoleApp:
         async def download(request: Request) -> Response:
             session = self._session(request)
             if session is None:
-                return PlainTextResponse("sign in first\n", HTTPStatus.UNAUTHORIZED)
+                return _sign_in_first()
             visit = Visit(self._console, request, session, look_of(None))
             try:
                 name, media_type, parts = await route.download(visit)
@@ -421,6 +410,19 @@ def json_answer(document: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
     """Return a document as an answer, written as the command writes it."""
     text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
     return Response(text, status, media_type="application/json")
+
+
+def _sign_in_first() -> Response:
+    return PlainTextResponse("sign in first\n", HTTPStatus.UNAUTHORIZED)
+
+
+def _address(request: Request) -> str:
+    """Return path and query of a request, as its address has them."""
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def _look(request: Request) -> Look:
+    return look_of(request.cookies.get(look.COOKIE))
 
 
 def _peer(request: Request) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -76,11 +75,3 @@ def iso(wall_ms: int) -> str:
 
 def _moment(wall_ms: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=wall_ms)
-
-
-def ages(now_ms: int, wall_ms: Iterable[int | None]) -> int | None:
-    """Return the age in ms of the oldest of some times; None: one of them is not known."""
-    known = list(wall_ms)
-    if not known or None in known:
-        return None
-    return max(0, now_ms - min(each for each in known if each is not None))

@@ -21,7 +21,7 @@ from oncelog import ColumnBatch, Consumer, Record, TopicPartition
 from oncelog.consumer.markers import TransactionMarker, watch_markers
 from oncelog_cli.exits import CommandError
 from oncelog_cli.internal_records import decoded
-from oncelog_cli.offset_range import Base, HeldOffsets, OffsetRange, RangePoint, span_of
+from oncelog_cli.offset_range import Base, HeldOffsets, OffsetRange, RangePoint, offsets_at, span_of
 from oncelog_cli.record_filter import filter_of
 from oncelog_cli.where.columns import finder_of
 from oncelog_cli.where.parser import parse_where
@@ -153,9 +153,9 @@ async def spans_of(consumer: Consumer, wanted: WantedRecords) -> list[ReadSpan]:
     partitions = await partitions_of(consumer, wanted)
     starts = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
-    found_starts = await _at_time(consumer, partitions, wanted.start)
+    found_starts = await offsets_at(consumer, partitions, wanted.start)
     end = wanted.end if isinstance(wanted.end, RangePoint) else None
-    found_ends = await _at_time(consumer, partitions, end)
+    found_ends = await offsets_at(consumer, partitions, end)
     spans = []
     for tp in partitions:
         held = HeldOffsets(starts[tp], ends[tp])
@@ -165,15 +165,6 @@ async def spans_of(consumer: Consumer, wanted: WantedRecords) -> list[ReadSpan]:
         if start < last:
             spans.append(ReadSpan(tp, start, last))
     return spans
-
-
-async def _at_time(
-    consumer: Consumer, partitions: Sequence[TopicPartition], point: RangePoint | None
-) -> dict[TopicPartition, int]:
-    if point is None or point.base is not Base.TIME:
-        return {}
-    answers = await consumer.offsets_for_times(dict.fromkeys(partitions, point.number))
-    return {tp: answer.offset for tp, answer in answers.items() if answer is not None}
 
 
 class Reading:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_console.look import BROWSER, Look, ages, iso, look_of
+from oncelog_console.look import BROWSER, Look, iso, look_of
 
 MOMENT_MS = 1_764_205_264_203
 
@@ -31,12 +31,6 @@ def test_times() -> None:
     assert Look("UTC").text(MOMENT_MS) == "2025-11-27 01:01:04"
     assert Look("Asia/Tokyo").text(MOMENT_MS) == "2025-11-27 10:01:04"
     assert Look(BROWSER).text(MOMENT_MS) == "2025-11-27 01:01:04", "until the script has run"
-
-
-def test_the_oldest_figure_counts_and_one_that_is_missing_makes_the_age_unknown() -> None:
-    assert ages(10_000, [9_000, 4_000]) == 6_000
-    assert ages(10_000, [9_000, None]) is None
-    assert ages(10_000, []) is None
 
 
 def test_times_beyond_any_calendar_are_still_shown() -> None:

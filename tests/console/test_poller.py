@@ -15,6 +15,7 @@ from oncelog_protocol.errors import UnknownServerError
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_runtime.clock import SystemWallClock
 from support.admin_cluster import AdminCluster
+from support.clock import ManualClock
 from support.fake_cluster import Action
 from support.waiting import eventually
 
@@ -86,26 +87,18 @@ async def test_a_question_rests_for_at_least_a_second_however_often_it_is_wanted
     assert asked <= (loop.time() - began_s) + 2
 
 
-class Clock:
-    """The test moves this clock."""
-
-    def __init__(self) -> None:
-        self.ms = 1_764_205_264_203
-
-    def now_ms(self) -> int:
-        return self.ms
-
-
 async def test_who_looks_first_after_a_while_sees_what_is_there_now(fake: AdminCluster) -> None:
-    clock = Clock()
+    clock = ManualClock()
     async with Admin(fake.bootstrap) as admin:
         poller = Poller(admin, clock)
         poller.start()
         assert await poller.until(lambda seen: seen.groups.asked_ms is not None, 20)
         fake.create_topic("new", 1)
-        clock.ms += 30_000  # nobody looked meanwhile, so that little was asked
+        clock.advance(30_000)  # nobody looked meanwhile, so that little was asked
         async with asyncio.timeout(60):  # A question rests for 20 times as long as it took.
-            while poller.seen.topic("new") is None or poller.seen.cluster.asked_ms != clock.ms:
+            while (
+                poller.seen.topic("new") is None or poller.seen.cluster.asked_ms != clock.now_ms()
+            ):
                 await poller.catch_up()
                 await asyncio.sleep(0.02)
         await poller.close()

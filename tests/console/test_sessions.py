@@ -12,21 +12,12 @@ from oncelog.testing import AsyncCluster
 from oncelog_console import sessions
 from oncelog_console.sessions import COOKIE, IDLE_MS, SignInError
 from oncelog_console.settings import ConsoleSettings
+from support.clock import ManualClock
 from support.cluster import Cluster
 from support.console import Browser, console_of
 from support.waiting import eventually
 
 TOKEN = "t0ken-of-this-console"
-
-
-class Clock:
-    """The test moves this clock."""
-
-    def __init__(self) -> None:
-        self.ms = 1_764_205_264_203
-
-    def now_ms(self) -> int:
-        return self.ms
 
 
 @pytest_asyncio.fixture
@@ -77,15 +68,15 @@ async def test_a_link_signs_in_once(guarded: Browser) -> None:
 async def test_a_session_ends_when_nobody_uses_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock()
+    clock = ManualClock()
     settings = ConsoleSettings(token=TOKEN)
     async with console_of(cluster.bootstrap, settings=settings, clock=clock) as browser:
         await browser.post("/sign-in", {"token": TOKEN})
-        clock.ms += IDLE_MS
+        clock.advance(IDLE_MS)
         assert (await browser.get("/topics")).status == 200, "and it counts as used"
-        clock.ms += IDLE_MS
+        clock.advance(IDLE_MS)
         assert "Token" not in (await browser.get("/topics")).text
-        clock.ms += IDLE_MS + 1
+        clock.advance(IDLE_MS + 1)
         assert "Token" in (await browser.get("/topics")).text
 
 

@@ -31,6 +31,7 @@ from oncelog_cli.offset_range import (
     HeldOffsets,
     OffsetRange,
     RangePoint,
+    offsets_at,
     parse_range,
     span_of,
 )
@@ -412,8 +413,8 @@ async def _resolve(
     """Return the offsets to print of every partition, in place of the words of a range."""
     starts = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
-    found_starts = await _at_time(consumer, partitions, wanted.start)
-    found_ends = await _at_time(consumer, partitions, wanted.end)
+    found_starts = await offsets_at(consumer, partitions, wanted.start)
+    found_ends = await offsets_at(consumer, partitions, wanted.end)
     spans: dict[TopicPartition, PrintSpan] = {}
     for tp in partitions:
         held = HeldOffsets(starts[tp], ends[tp])
@@ -422,16 +423,6 @@ async def _resolve(
             end = held.end if end is None else min(end, held.end)
         spans[tp] = PrintSpan(start, end, min(start, held.end))
     return spans
-
-
-async def _at_time(
-    consumer: Consumer, partitions: Sequence[TopicPartition], point: RangePoint | None
-) -> dict[TopicPartition, int]:
-    """Return the offset of each partition at a time, if a record is that new."""
-    if point is None or point.base is not Base.TIME:
-        return {}
-    found = await consumer.offsets_for_times(dict.fromkeys(partitions, point.number))
-    return {tp: answer.offset for tp, answer in found.items() if answer is not None}
 
 
 async def _consume_in_group(

@@ -17,6 +17,7 @@ from oncelog_cli.documents.answer import Answer, Failure, Row
 from oncelog_cli.documents.names import INTERNAL_PREFIX
 from oncelog_console.clients import ClusterClients
 from oncelog_console.commands import CommandLine
+from oncelog_console.rendering import segment
 from oncelog_console.single_records import WITHIN_S, first_records
 from oncelog_console.snapshot import Snapshot
 
@@ -135,6 +136,20 @@ class ClusterChange(ABC):
     @abstractmethod
     async def arrived(self, desk: Desk, seen: Preview) -> bool:
         """Return whether the cluster shows already what was changed."""
+
+
+class TopicChange(ClusterChange):
+    """It changes one topic."""
+
+    topic: str
+
+    @property
+    def subject(self) -> str:
+        return f"topic {self.topic}"
+
+    @property
+    def page(self) -> str:
+        return f"/topics/{segment(self.topic)}"
 
 
 @dataclass(frozen=True, slots=True)

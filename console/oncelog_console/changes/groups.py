@@ -82,6 +82,16 @@ class _GroupChange(ClusterChange):
         return f"/groups/{segment(self.group)}"
 
 
+class _ResetChange(_GroupChange):
+    """It writes offsets of a group; the look at it leaves the plan of the reset as ``work``."""
+
+    async def carry_out(self, desk: Desk, seen: Preview) -> Answer:
+        return await executed_reset(desk.admin, seen.work)
+
+    async def arrived(self, desk: Desk, seen: Preview) -> bool:
+        return await written(desk, seen.work)
+
+
 # ------------------------------------------------------------------------------ resets
 
 
@@ -163,7 +173,7 @@ async def reset_plan(
 
 
 @dataclass(frozen=True, slots=True)
-class ResetOffsets(_GroupChange):
+class ResetOffsets(_ResetChange):
     """A group goes on reading elsewhere."""
 
     group: str
@@ -191,12 +201,6 @@ class ResetOffsets(_GroupChange):
             except CommandError as error:
                 raise RefusedError(str(error)) from None
         return await reset_seen(desk, await reset_plan(desk, self.group, chosen, where))
-
-    async def carry_out(self, desk: Desk, seen: Preview) -> Answer:
-        return await executed_reset(desk.admin, seen.work)
-
-    async def arrived(self, desk: Desk, seen: Preview) -> bool:
-        return await written(desk, seen.work)
 
 
 PLACES = (
@@ -289,7 +293,7 @@ RESET_OFFSETS = ChangeKind(
 
 
 @dataclass(frozen=True, slots=True)
-class CloneGroup(_GroupChange):
+class CloneGroup(_ResetChange):
     """A group gets the offsets of another one."""
 
     source: str
@@ -306,12 +310,6 @@ class CloneGroup(_GroupChange):
         except CommandError as error:
             raise RefusedError(str(error)) from None
         return await reset_seen(desk, await reset_plan(desk, self.group, None, offsets))
-
-    async def carry_out(self, desk: Desk, seen: Preview) -> Answer:
-        return await executed_reset(desk.admin, seen.work)
-
-    async def arrived(self, desk: Desk, seen: Preview) -> bool:
-        return await written(desk, seen.work)
 
 
 def _clone(values: Values, now_ms: int) -> CloneGroup:

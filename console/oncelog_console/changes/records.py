@@ -21,7 +21,6 @@ from oncelog_cli.record_text import InputRecord, from_json_value, to_json_value
 from oncelog_console import commands
 from oncelog_console.changes.change import (
     ChangeKind,
-    ClusterChange,
     Desk,
     FormError,
     FormField,
@@ -29,6 +28,7 @@ from oncelog_console.changes.change import (
     RefusedError,
     ShownColumn,
     Table,
+    TopicChange,
     Values,
     failures_text,
     needed_number,
@@ -49,7 +49,7 @@ DELIVERY_TIMEOUT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class ProduceRecord(ClusterChange):
+class ProduceRecord(TopicChange):
     """One record is sent."""
 
     topic: str
@@ -58,10 +58,6 @@ class ProduceRecord(ClusterChange):
     again: tuple[int, int] | None = None
     """Key, value and headers are those of the record at this partition and offset."""
     kind = "produce-record"
-
-    @property
-    def subject(self) -> str:
-        return f"topic {self.topic}"
 
     @property
     def page(self) -> str:
@@ -233,7 +229,7 @@ PRODUCE_RECORD = ChangeKind(
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteRecords(ClusterChange):
+class DeleteRecords(TopicChange):
     """Records below a point of a topic's partitions go."""
 
     topic: str
@@ -246,16 +242,8 @@ class DeleteRecords(ClusterChange):
     kind = "delete-records"
 
     @property
-    def subject(self) -> str:
-        return f"topic {self.topic}"
-
-    @property
     def typed(self) -> str:
         return self.topic
-
-    @property
-    def page(self) -> str:
-        return f"/topics/{segment(self.topic)}"
 
     def command(self, seen: Preview) -> CommandLine:
         return commands.delete_records(

@@ -20,7 +20,6 @@ from oncelog_cli.options import UsageError, key_values
 from oncelog_console import commands
 from oncelog_console.changes.change import (
     ChangeKind,
-    ClusterChange,
     Desk,
     FormError,
     FormField,
@@ -28,6 +27,7 @@ from oncelog_console.changes.change import (
     RefusedError,
     ShownColumn,
     Table,
+    TopicChange,
     Values,
     all_sound,
     needed_number,
@@ -36,7 +36,7 @@ from oncelog_console.changes.change import (
 )
 from oncelog_console.changes.readers import groups_reading, open_transactions
 from oncelog_console.commands import CommandLine
-from oncelog_console.rendering import duration_text, segment
+from oncelog_console.rendering import duration_text
 from oncelog_protocol.errors import ClusterAuthorizationFailedError
 
 PARTITIONS_MAX = 100_000
@@ -71,7 +71,7 @@ async def held_by(desk: Desk, topic: TopicDescription) -> dict[TopicPartition, H
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopic(ClusterChange):
+class CreateTopic(TopicChange):
     """A topic comes to be; -1 leaves a count to the brokers."""
 
     topic: str
@@ -79,14 +79,6 @@ class CreateTopic(ClusterChange):
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
     kind = "create-topic"
-
-    @property
-    def subject(self) -> str:
-        return f"topic {self.topic}"
-
-    @property
-    def page(self) -> str:
-        return f"/topics/{segment(self.topic)}"
 
     def command(self, seen: Preview) -> CommandLine:
         return commands.create_topic(
@@ -185,20 +177,12 @@ CREATE_TOPIC = ChangeKind(
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitions(ClusterChange):
+class AddPartitions(TopicChange):
     """A topic gets more partitions, and keys move."""
 
     topic: str
     partitions: int
     kind = "add-partitions"
-
-    @property
-    def subject(self) -> str:
-        return f"topic {self.topic}"
-
-    @property
-    def page(self) -> str:
-        return f"/topics/{segment(self.topic)}"
 
     def command(self, seen: Preview) -> CommandLine:
         return commands.add_partitions(self.topic, self.partitions)
@@ -276,15 +260,11 @@ ADD_PARTITIONS = ChangeKind(
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopic(ClusterChange):
+class DeleteTopic(TopicChange):
     """A topic goes with all its records."""
 
     topic: str
     kind = "delete-topic"
-
-    @property
-    def subject(self) -> str:
-        return f"topic {self.topic}"
 
     @property
     def typed(self) -> str:
