@@ -5,8 +5,10 @@ Fakes and helpers are imported from ``support``, not fixtures, so that a reader 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,6 +44,29 @@ QUICK_OF_A_RANGE = 3
 # press Ctrl+C would wait for ever. A handler of our own is the default to a child.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def log_lines_go_where_they_went() -> Iterator[None]:
+    """Fail a test that leaves its own handler of log lines behind: its stream is closed by then,
+    and every later line of this process is an error in somebody else's test."""
+    before = _handlers_of_tests()
+    yield
+    left = _handlers_of_tests() - before
+    for owner, handler in left:
+        owner.removeHandler(handler)
+    assert not left, "this test configures logging and does not put it back"
+
+
+def _handlers_of_tests() -> set[tuple[logging.Logger, logging.Handler]]:
+    """Return the handlers of log lines that pytest itself has not made."""
+    owners = (logging.getLogger(), logging.getLogger("oncelog.audit"))
+    return {
+        (owner, handler)
+        for owner in owners
+        for handler in owner.handlers
+        if not type(handler).__module__.startswith("_pytest")
+    }
 
 
 COUNTED_MARKS = frozenset({"hostile", "cve", "ablation"})

@@ -191,6 +191,15 @@ class Processes:
 
         await self._eventually(f"the ISR of {topic} is {size}", whole)
 
+    async def wait_preferred(self, topic: str) -> None:
+        """Wait until the preferred replica of every partition leads."""
+
+        async def balanced(admin: Admin) -> bool | None:
+            partitions = (await admin.describe_topics([topic]))[0].partitions
+            return all(p.leader == p.replicas[0] for p in partitions) or None
+
+        await self._eventually(f"the preferred replicas of {topic} lead", balanced)
+
     async def replicas(self, topic: str) -> AllReplicas:
         """Return what the brokers have on disk, once all have it up to the high watermark."""
         async with Consumer(

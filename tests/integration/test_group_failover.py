@@ -26,6 +26,8 @@ SESSION_MS = 30_000
 RATE = 150
 """Records a second: many processes share few cores here."""
 RECORDS = 40
+OFFSETS = "__consumer_offsets"
+"""Its leaders coordinate the groups. A broker that is back gets its leaderships back."""
 
 
 @pytest_asyncio.fixture
@@ -57,6 +59,7 @@ async def test_a_rolling_restart_of_brokers_causes_no_rebalance(
             await group.wait_polled(RECORDS)
             await cluster.restart(broker)
             await cluster.wait_isr(TOPIC, 3)
+        await cluster.wait_preferred(OFFSETS)
         await group.wait_polled(RECORDS)
         assert await cluster.generation(group.id) == generation
         assert len(moves_of(group.events())) == moves
@@ -83,6 +86,7 @@ async def test_the_coordinator_is_killed(cluster: Processes, tmp_path: Path) -> 
         await group.wait_polled(RECORDS)
         assert await cluster.coordinator(group.id) != coordinator
         await cluster.restart(coordinator)
+        await cluster.wait_preferred(OFFSETS)
         await group.wait_polled(RECORDS)
         assert await cluster.generation(group.id) == generation
         await load.stop()

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
+from oncelog_testing.machines import NotRunningError
+
 __all__ = ["at_once", "eventually", "in_thread"]
 
 P = ParamSpec("P")
@@ -17,18 +19,26 @@ async def eventually(
 ) -> None:
     """Return as soon as the condition holds; fail the test after ``timeout_s`` seconds.
 
-    An exception of the condition is not caught. The first rounds only yield to the loop, so that
-    what needs no real time costs none.
+    A condition that asks a cluster while nobody is its controller does not hold yet. Any other
+    exception of the condition is not caught. The first rounds only yield to the loop, so that what
+    needs no real time costs none.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     pause_s = 0.0
-    while not condition():
+    while not _holds(condition):
         if loop.time() >= deadline:
             name = what or getattr(condition, "__name__", "condition")
             raise AssertionError(f"{name} did not hold within {timeout_s} s")
         await asyncio.sleep(pause_s)
         pause_s = min(0.02, pause_s + 0.001)
+
+
+def _holds(condition: Callable[[], object]) -> bool:
+    try:
+        return bool(condition())
+    except NotRunningError:
+        return False
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
