@@ -244,11 +244,11 @@ class ConsoleApp:
                 return self._unknown(request)
             session, is_new = self._console.sessions.begin(), True
         await self._console.poller.catch_up()
-        rights = None
-        if self._console.settings.allow_changes:
-            rights = await self._console.rights.of(session.session_id, session.admin)
-        visit = Visit(self._console, request, session, _look(request), rights)
+        visit = Visit(self._console, request, session, _look(request))
         try:
+            await visit.ask_rights()
+            if visit.wants_document:
+                self._console.check_reached()  # Nothing that is known to nobody is a document.
             answer = self._answer(visit, await show(visit))
         except (NotFoundError, UnknownTopicOrPartitionError, CommandError) as error:
             answer = self._failed(request, visit, error, HTTPStatus.NOT_FOUND)
@@ -357,6 +357,8 @@ class ConsoleApp:
                 name, media_type, parts = await route.download(visit)
             except (BadRequestError, NotFoundError) as error:
                 return PlainTextResponse(f"{error}\n", HTTPStatus.BAD_REQUEST)
+            except OncelogError as error:
+                return PlainTextResponse(f"{error}\n", HTTPStatus.SERVICE_UNAVAILABLE)
             kept = f'attachment; filename="{name}"'
             return StreamingResponse(
                 parts, media_type=media_type, headers={"content-disposition": kept}

@@ -1,16 +1,21 @@
-"""The parts of a console are made, started and ended together here."""
+"""The parts of a console are made, started and ended together here.
+
+Rules: a console starts without its cluster, and tries until a broker is there. Only what can never
+work, such as an option that is none, ends it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
+from oncelog.errors import ConfigurationError, HandshakeError
 from oncelog_cli.documents.answer import Answer
 from oncelog_console.browsing import Browsing
 from oncelog_console.clients import ClusterClients
 from oncelog_console.group_log import GroupLogs
 from oncelog_console.history import FigureHistory
 from oncelog_console.plans import Plans
-from oncelog_console.poller import Poller
+from oncelog_console.poller import Poller, reason_text
 from oncelog_console.rights import KnownRights
 from oncelog_console.search import Searches
 from oncelog_console.sessions import Sessions
@@ -18,12 +23,22 @@ from oncelog_console.settings import ConsoleSettings
 from oncelog_console.snapshot import Fact, Snapshot
 from oncelog_console.tables import Tables
 from oncelog_console.tails import Tails
+from oncelog_protocol.errors import OncelogError
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.tasks import Tasks
 
 GROUPS_A_TURN = 20
 """So many groups are remembered before others have the loop."""
+STARTS_S = 1.0
+"""The start waits so long for the first broker; pages are there afterwards in any case."""
+TRIES_AGAIN_S = 1.0
+REFUSED_S = 30.0
+"""Brokers that refuse who the console says it is are tried again after so long."""
+
+
+class UnreachedError(OncelogError):
+    """No broker of the cluster has answered since the console was started."""
 
 
 def _loop_s() -> float:
@@ -49,6 +64,8 @@ class Console:
         self.entropy = entropy
         self.admin = clients.admin()
         self._tasks = Tasks("console")
+        self._tried = asyncio.Event()
+        self._unreached: OncelogError | None = UnreachedError("nobody was asked yet")
         self._remembered: Fact[Answer] | None = None
         self.history = FigureHistory(settings.history_ms)
         self.poller = Poller(self.admin, clock, self.history.wanted)
@@ -63,20 +80,57 @@ class Console:
         self.sessions = Sessions(clients, self.admin, settings.token, clock, entropy)
 
     async def __aenter__(self) -> Console:
-        """Connect to the cluster, and begin to ask.
+        """Begin to connect to the cluster, and to ask; wait a moment for the first broker.
 
-        :raises OncelogError: no broker answers.
+        :raises ConfigurationError: an option of the clients cannot work.
         """
-        await self.admin.start()
-        self.poller.start()
+        self._tasks.spawn("connect", self._connect())
+        try:
+            async with asyncio.timeout(STARTS_S):
+                await self._tried.wait()
+        except TimeoutError:
+            pass
+        if isinstance(self._unreached, ConfigurationError):
+            error = self._unreached
+            await self.__aexit__()
+            raise error
         return self
+
+    @property
+    def reached(self) -> bool:
+        """Return whether a broker has answered since the start: before, nobody can be asked."""
+        return self._unreached is None
+
+    def check_reached(self) -> None:
+        """Raise unless a broker has answered since the start.
+
+        :raises UnreachedError: nobody can be asked yet; the text says why.
+        """
+        if self._unreached is not None:
+            why = reason_text(self._unreached)
+            raise UnreachedError(f"no broker answered, and this is asked of brokers: {why}")
+
+    async def _connect(self) -> None:
+        while True:
+            try:
+                await self.admin.start()
+                break
+            except OncelogError as error:
+                self._unreached = error
+                await self.poller.unreached(error)
+                self._tried.set()
+                refused = isinstance(error, HandshakeError)
+            await asyncio.sleep(REFUSED_S if refused else TRIES_AGAIN_S)
+        self._unreached = None
+        self.poller.start()
+        self._tried.set()
 
     async def __aexit__(self, *_: object) -> None:
         await self.tails.close()
         await self.searches.close()
         await self.sessions.close()
-        await self.poller.close()
         await self._tasks.close()
+        await self.poller.close()
         await self.group_logs.close()
         await self.admin.close()
 

@@ -95,10 +95,9 @@ class Visit:
         request: Request,
         session: Session,
         look: Look,
-        rights: Rights | None = None,
     ) -> None:
         self.console = console
-        self._rights = rights or Rights()
+        self._rights = Rights()
         self.request = request
         self.session = session
         self.look = look
@@ -109,8 +108,18 @@ class Visit:
 
     @property
     def admin(self) -> Admin:
-        """Return the visitor's admin client; whatever is asked about one object goes through it."""
+        """Return the visitor's admin client; whatever is asked about one object goes through it.
+
+        :raises UnreachedError: no broker has answered since the console was started.
+        """
+        if not self.session.own_user:
+            self.console.check_reached()
         return self.session.admin
+
+    async def ask_rights(self) -> None:
+        """Ask what the visitor may change, where changes are allowed and brokers are there."""
+        if self.changes_allowed and self.console.reached:
+            self._rights = await self.console.rights.of(self.session.session_id, self.admin)
 
     @property
     def query(self) -> QueryParams:
@@ -133,7 +142,7 @@ class Visit:
         """Return what changes are looked at and carried out with, as this visitor."""
         session, poller = self.session, self.console.poller
         return Desk(
-            session.admin,
+            self.admin,
             session.clients,
             lambda: seen_by(poller.seen, session.visible),
             self.console.clock.now_ms(),

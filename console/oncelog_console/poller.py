@@ -22,7 +22,7 @@ from oncelog_cli.documents.groups import described_groups, listed_groups
 from oncelog_cli.documents.transactions import listed_transactions
 from oncelog_console.rates import TopicRates, last_committed
 from oncelog_console.snapshot import Fact, Snapshot
-from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.errors import ApiError, OncelogError
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
@@ -80,9 +80,8 @@ class Poller:
         self._followed = followed
         self._clock = clock
         self._tasks = Tasks("poller")
-        self._snapshot = Snapshot()
+        self._snapshot = Snapshot(began_ms=clock.now_ms())
         self._rates = TopicRates()
-        self._wanted: dict[str, asyncio.Event] = {}
         self._answered = asyncio.Condition()
         self._looked_s = float("-inf")
         self._told: set[str] = set()
@@ -97,6 +96,7 @@ class Poller:
             Question("transactions", 5, self._transactions),
             Question("events", 5, self._events),
         )
+        self._wanted = {question.fact: asyncio.Event() for question in self._questions}
 
     @property
     def seen(self) -> Snapshot:
@@ -112,8 +112,11 @@ class Poller:
     def start(self) -> None:
         """Begin to ask."""
         for question in self._questions:
-            self._wanted[question.fact] = asyncio.Event()
             self._tasks.spawn(question.fact, self._ask_for_ever(question))
+
+    async def unreached(self, error: OncelogError) -> None:
+        """Note that nothing can be asked yet, since no broker could be connected to."""
+        await self._keep("cluster", self._unknown("cluster", error))
 
     async def close(self) -> None:
         """Ask nothing any more."""
@@ -188,23 +191,26 @@ class Poller:
     async def _ask(self, question: Question) -> None:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        known: Fact[Any] = getattr(self._snapshot, question.fact)
         try:
             value, missing = await question.ask()
         except OncelogError as error:
-            fact = replace(known, error=str(error) or type(error).__name__)
-            self._tell(question.fact, error)
+            fact = self._unknown(question.fact, error)
         else:
             self._told.discard(question.fact)
             took_s = loop.time() - began_s
             fact = Fact(value, self._clock.now_ms(), took_s, missing=tuple(missing))
         await self._keep(question.fact, fact)
 
-    def _tell(self, fact: str, error: OncelogError) -> None:
-        """Write one line when a fact begins to be unknown, and not one each second."""
-        if fact not in self._told:
-            self._told.add(fact)
-            logger.warning("console_cluster_silent", fact=fact, error=error)
+    def _unknown(self, name: str, error: OncelogError) -> Fact[Any]:
+        """Return a fact that nobody told this time, with what was known before.
+
+        One line of the log says so when it begins to be unknown, and not one each second.
+        """
+        if name not in self._told:
+            self._told.add(name)
+            logger.warning("console_cluster_silent", fact=name, error=error)
+        known: Fact[Any] = getattr(self._snapshot, name)
+        return replace(known, error=reason_text(error), refused=isinstance(error, ApiError))
 
     async def _keep(self, name: str, fact: Fact[Any]) -> None:
         changed: dict[str, Any] = {name: fact}
@@ -286,6 +292,12 @@ class Poller:
     async def _events(self) -> Said:
         answer = await described_events(self._admin)
         return answer, answer.failures
+
+
+def reason_text(error: OncelogError) -> str:
+    """Return why nobody answered, without saying again that nobody did."""
+    text = str(error).removeprefix("no broker answered; ")
+    return text or type(error).__name__
 
 
 def _is_newer(seen: Snapshot, facts: Sequence[str], than_ms: int) -> Iterator[bool]:

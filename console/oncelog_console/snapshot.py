@@ -32,6 +32,8 @@ class Fact(Generic[T]):
     """Why the last question had no answer; the value is then that of one before."""
     missing: tuple[Failure, ...] = ()
     """These items have no figures: brokers that did not answer, for example."""
+    refused: bool = False
+    """Whether a broker answered the last question, and said an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Rate:
 class Snapshot:
     """It is everything that is known at one moment."""
 
+    began_ms: int | None = None
+    """Wall clock of the first question; None: nothing was asked yet."""
     cluster: Fact[ClusterDescription] = Fact()
     topics: Fact[tuple[TopicDescription, ...]] = Fact()
     log_dirs: Fact[tuple[LogDirDescription, ...]] = Fact()
@@ -75,6 +79,13 @@ class Snapshot:
         if not self.checks or self.cluster.error:
             return None
         return worst(self.checks)
+
+    @property
+    def silent_since_ms(self) -> int | None:
+        """Return the time since which no broker has answered; None: one answers, or refuses."""
+        if not self.cluster.error or self.cluster.refused:
+            return None
+        return self.began_ms if self.cluster.asked_ms is None else self.cluster.asked_ms
 
     @property
     def topic_list(self) -> tuple[TopicDescription, ...]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from oncelog_console import app
+from oncelog_console import app, rights
 from oncelog_console.app import own_path, with_heartbeats
 from oncelog_console.page import server_sent
 from oncelog_console.pages import CHANGES, PAGES
@@ -27,6 +27,20 @@ async def test_no_page_and_no_such_method(browser: Browser) -> None:
 
 async def test_a_page_without_a_command_has_no_document(browser: Browser) -> None:
     assert (await browser.get("/settings", accept="application/json")).status == 406
+
+
+async def test_rights_that_cannot_be_asked_are_an_error_page(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise ValueError("an answer that nobody expected")
+
+    monkeypatch.setattr(rights, "rights_of", broken)
+    async with console_of(cluster.bootstrap, changes=True) as browser:
+        answered = await browser.get("/")
+        assert answered.status == 500
+        assert "this page failed; the log of the console says more" in answered.text
+        assert "<nav" in answered.text
 
 
 async def test_static_files_are_kept_by_browsers_until_they_change(browser: Browser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog import Admin, TopicPartition
-from oncelog.errors import NoBrokersAvailableError
+from oncelog.errors import ConfigurationError
 from oncelog.testing import AsyncCluster
 from oncelog_console.clients import ClusterClients
 from oncelog_console.console import Console
@@ -14,13 +14,42 @@ from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SeededEntropy
 from support.cluster import Cluster
 from support.console import Browser, console_of
+from support.console_pages import EXAMPLES
+from support.tcp_proxy import TcpProxy
 
 
-async def test_without_a_broker_it_does_not_start() -> None:
-    clients = ClusterClients("127.0.0.1:1")
-    console = Console(clients, ConsoleSettings(), SystemWallClock(), SeededEntropy(1))
-    with pytest.raises(NoBrokersAvailableError):
-        await console.__aenter__()
+async def test_it_starts_without_a_broker_and_fills_in_when_one_comes(cluster: Cluster) -> None:
+    await cluster.create_topic("orders")
+    proxy = TcpProxy(*cluster.brokers[1].addresses["external"])
+    await proxy.start()
+    proxy.cut()  # Nobody can reach the cluster yet.
+    settings = ConsoleSettings(allow_changes=True)
+    clients = ClusterClients(f"127.0.0.1:{proxy.port}")
+    async with Console(clients, settings, SystemWallClock(), SeededEntropy(1)) as console:
+        browser = Browser(console)
+        for path in sorted({example.path for example in EXAMPLES}):
+            answered = await browser.get(path)
+            assert answered.status in (200, 400, 404, 503), path
+            assert "no broker answered since <time" in answered.text, path
+            assert f"127.0.0.1:{proxy.port}" in answered.text, path
+        assert (await browser.get("/")).status == 200
+        assert (await browser.get("/topics/orders")).status == 503
+        refused = await browser.get("/", accept="application/json")
+        assert refused.status == 503, "no document calls a cluster healthy that nobody has seen"
+        assert refused.document["errors"][0]["error"] == "UnreachedError"
+        proxy.mend()
+        await browser.until(lambda seen: seen.topic("orders") and seen.status is not None)
+        page = (await browser.get("/topics/orders")).text
+        assert "no broker answered" not in page
+        assert (await browser.document("/"))["healthy"] is True
+    await proxy.close()
+
+
+async def test_an_option_that_cannot_work_ends_it() -> None:
+    clients = ClusterClients("127.0.0.1:1", options={"connect_timeout_ms": -1})
+    with pytest.raises(ConfigurationError):
+        async with Console(clients, ConsoleSettings(), SystemWallClock(), SeededEntropy(1)):
+            pass
 
 
 async def test_the_history_of_groups_is_kept_without_anybody_looking(
