@@ -2,21 +2,30 @@
 
 It keeps points of (time, end), in the order of both; between two points the end is taken to have
 moved evenly. While the end stands still one point is kept for when that began and one for how long
-it lasted, so that the first record after a quiet night is not taken for old. Old points are thinned
-out: the latest past is known best, and the memory of a partition is bounded.
+it lasted, so that the first record after a quiet night is not taken for old. When there are too
+many points, the newer half stays; of the older half one stays for each stretch of time, and
+stretches are longer the older they are. So the latest past is known best, the first point is never
+lost, and the memory of a partition is bounded.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from math import log1p
 
 POINTS_MAX = 120
-"""They take some 4 KB a partition; at 5 s a point they hold ten minutes without thinning, many
-hours with it."""
+"""They take some 4 KB a partition. At 5 s a point the last five minutes have all of theirs. Older
+ones are apart by at most a quarter of their age after six hours, and by half of it after ten
+days."""
 
 POINTS_FEW = 4
 """A partition gets so few when there are too many partitions: they tell minutes from hours."""
+
+THINNED_SHARE = 0.75
+"""The older half is thinned to such a share of its points, so that it is seldom done."""
+NEAR_S = 300.0
+"""Stretches are about equally long for so long a time, and grow with their age before that."""
 
 
 class LagHistory:
@@ -51,9 +60,24 @@ class LagHistory:
         times.append(now_s)
         ends.append(end)
         if len(times) > self._points_max:
-            half = len(times) // 2
-            self._times = times[:half:2] + times[half:]
-            self._ends = ends[:half:2] + ends[half:]
+            self._thin()
+
+    def _thin(self) -> None:
+        """Keep the first point of each stretch of the older half, and the newer half."""
+        times, ends = self._times, self._ends
+        half = len(times) // 2
+        newest_s = times[half - 1]
+        stretches = max(int(half * THINNED_SHARE), 1)
+        per_age = stretches / log1p((newest_s - times[0] + 1) / NEAR_S)
+        kept: list[int] = []
+        stretch = -1
+        for number in range(half):
+            here = int(per_age * log1p((newest_s - times[number]) / NEAR_S))
+            if here != stretch:
+                kept.append(number)
+                stretch = here
+        self._times = [times[number] for number in kept] + times[half:]
+        self._ends = [ends[number] for number in kept] + ends[half:]
 
     def look_back(self, now_s: float, ages_s: Sequence[float], offsets: Sequence[int]) -> None:
         """Begin with the past: so long ago the partition ended at these offsets, oldest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,19 @@ def test_a_record_after_a_quiet_night_is_new() -> None:
     history = seen(*points, (36_000.0, 51))
     assert len(history) <= 3
     assert history.age_s(36_001.0, 50) <= 6.0 + 1.0
+
+
+@pytest.mark.parametrize("burst_h", [1, 3, 12])
+def test_what_came_hours_ago_is_known_to_be_so_old(burst_h: int) -> None:
+    history, end, day_s = LagHistory(), 0, 24 * 3600
+    burst_s = day_s - burst_h * 3600
+    for now_s in range(0, day_s + 1, 5):
+        end += 1_000_000 if now_s == burst_s else 1
+        history.saw(float(now_s), end)
+    assert len(history) <= POINTS_MAX
+    of_the_burst = end - (day_s - burst_s) // 5 - 500_000
+    true_s = day_s - burst_s
+    assert abs(history.age_s(day_s, of_the_burst) - true_s) <= 0.4 * true_s
 
 
 def test_a_log_that_was_cut_begins_anew() -> None:
