@@ -124,6 +124,8 @@ async def test_a_user_sees_what_brokers_show(secured: Browser) -> None:
     page = await secured.get("/topics")
     assert "orders" not in page.text
     assert "salaries" not in page.text
+    assert "There is no topic that you may see." in page.text
+    assert "There is no group that you may see." in (await secured.get("/groups")).text
     assert (await secured.get("/topics/salaries")).status in (403, 404)
     session = secured.console.sessions.find(secured.cookies[COOKIE])
     assert session is not None

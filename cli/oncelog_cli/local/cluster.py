@@ -275,7 +275,7 @@ class LocalCluster:
                     "name": "console",
                     "state": state,
                     "pid": None if state == "stopped" else self.console.pid,
-                    "address": None,
+                    "address": self.console.address,
                     "http": None if state == "stopped" else self.console.address,
                     "log": str(self.console.log_path),
                     "data": None,
