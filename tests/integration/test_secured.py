@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.client
+import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from kazoo.client import KazooClient
@@ -40,6 +44,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             broker.kill()
         assert cluster.zookeeper is not None
         cluster.zookeeper.kill()
+        cluster.console.stop()
 
 
 def use_profiles(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +92,46 @@ async def check_looks(started: dict[str, Any], directory: Path) -> None:
     ca = str(directory / "tls" / "ca.pem")
     shown = await done("tls", "check", first["address"], "--ca", ca, "--json")
     assert shown.document["certificates"][0]["user"] == "User:broker-1"
+
+
+def signed_in(address: str, **form: str) -> set[str]:
+    """Sign in to the console with a form; return the names of the topics that it shows then."""
+    host, _, port = address.partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    try:
+        sent = {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://{address}"}
+        connection.request("POST", "/sign-in", urlencode(form), sent)
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status != 303:
+            return set()
+        cookie = str(answer.getheader("set-cookie")).partition(";")[0]
+        connection.request("POST", "/refresh", "back=/topics", {**sent, "Cookie": cookie})
+        connection.getresponse().read()
+        connection.request(
+            "GET", "/topics", headers={"Accept": "application/json", "Cookie": cookie}
+        )
+        return {each["topic"] for each in json.loads(connection.getresponse().read())["topics"]}
+    finally:
+        connection.close()
+
+
+async def check_console(started: dict[str, Any], directory: Path) -> None:
+    """The console shows the cluster to whoever has its token, and to users with their passwords."""
+    (console,) = [each for each in started["processes"] if each["name"] == "console"]
+    token = (directory / "console" / "token").read_text().strip()
+    password = secured.password_file(directory).read_text().strip()
+    assert await in_thread(signed_in, console["address"], token="a guess") == set()
+    assert await in_thread(signed_in, console["address"], username="admin", password="x") == set()
+    await shown_to(console["address"], "orders", token=token)
+    await shown_to(console["address"], "orders", username="admin", password=password)
+
+
+async def shown_to(address: str, topic: str, **form: str) -> None:
+    """Wait until the console, which looks now and then, shows a topic to whoever signs in so."""
+    async with asyncio.timeout(60):
+        while topic not in await in_thread(signed_in, address, **form):
+            await asyncio.sleep(0.5)
 
 
 async def check_refusals(started: dict[str, Any], directory: Path) -> None:
@@ -165,9 +210,10 @@ async def test_a_secured_cluster_from_nothing_to_nothing(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = ("--dir", str(directory))
-    started = (await done("up", *place, "--secure", "-n", "2", "--json")).document
+    started = (await done("up", *place, "--secure", "--console", "-n", "2", "--json")).document
     assert (started["secure"], started["profile"]) == (True, "secured")
     await check_use()
+    await check_console(started, directory)
     await check_looks(started, directory)
     use_profiles(tmp_path / "others", monkeypatch)
     await check_refusals(started, directory)
@@ -191,7 +237,7 @@ async def test_a_secured_cluster_from_nothing_to_nothing(
 
     rename_profile("secured", "renamed")
     grown = (await done("up", *place, "-n", "3", "--json")).document
-    assert (grown["profile"], len(grown["processes"])) == ("renamed", 4)
+    assert (grown["profile"], len(grown["processes"])) == ("renamed", 5)
     await done("topics", "create", "wide", "-p", "1", "-r", "3")
     await done("down", *place, "--delete", "--yes")
     left = (await done("profile", "list", "--json")).document["profiles"]
