@@ -34,6 +34,7 @@ from oncelog_cli.where.tree import (
     Operator,
     Part,
     Tree,
+    fields_of,
 )
 from oncelog_cli.where.values import (
     MISSING,
@@ -42,6 +43,7 @@ from oncelog_cli.where.values import (
     at_path,
     comparison_of,
     json_of,
+    path_reader,
 )
 
 if TYPE_CHECKING:
@@ -63,9 +65,10 @@ _UNSAFE = re.compile(r'["\\/\x00-\x1f\ud800-\udfff]')
 def finder_of(tree: Tree) -> Finder:
     """Return the function that gives the indices of those records of a batch that a tree finds."""
     select, _ = _compiled(tree)
+    keeps_documents = sum(1 for each in fields_of(tree) if each.path) > 1
 
     def find(batch: ColumnBatch) -> list[int]:
-        return select(_Columns(batch), range(len(batch)))
+        return select(_Columns(batch, keeps_documents), range(len(batch)))
 
     return find
 
@@ -102,6 +105,23 @@ class _Joined:
 
     def rows_with(self, needle: _Needle) -> list[int]:
         """Return the indices of the values that hold the needle."""
+        found, row = self._first_rows(needle)
+        return found + needle.rows(range(row, len(self.column)), self.column)
+
+    def rows_to_read(self, needle: _Needle) -> Rows:
+        """Return the indices of the values that hold the needle, and maybe of some that do not.
+
+        Where nearly all hold it, looking for it costs more than it saves.
+        """
+        found, row = self._first_rows(needle)
+        rest = range(row, len(self.column))
+        if found and len(found) * 4 >= row * 3:
+            return [*found, *rest]
+        return found + needle.rows(rest, self.column)
+
+    def _first_rows(self, needle: _Needle) -> tuple[list[int], int]:
+        """Return indices of values that hold the needle, and the index of the first value that was
+        not looked at, because looking from value to value is quicker."""
         text, wanted = self.text, needle.text
         place = text.find(wanted)
         found: list[int] = []
@@ -114,9 +134,7 @@ class _Joined:
                 row += 1
                 end = text.find(BETWEEN, place) + 1
                 place = text.find(wanted, end) if end else -1
-        if place >= 0:
-            found += needle.rows(range(row, len(self.column)), self.column)
-        return found
+        return found, row if place >= 0 else len(self.column)
 
 
 @dataclass(slots=True)
@@ -141,6 +159,8 @@ class _Columns:
     """They are a batch with what several conditions need of it, made when it is first needed."""
 
     batch: ColumnBatch
+    keeps_documents: bool = False
+    """Whether more than one condition looks into a document, so that it is kept for the next."""
     numbers: dict[Part, Sequence[int]] = field(default_factory=dict)
     joined: dict[Part, _Joined] = field(default_factory=dict)
     documents: dict[Part, dict[int, Any]] = field(default_factory=dict)
@@ -161,6 +181,8 @@ class _Columns:
         return found
 
     def document(self, part: Part, row: int, data: bytes) -> Any:
+        if not self.keeps_documents:
+            return json_of(data)
         documents = self.documents.setdefault(part, {})
         if row not in documents:
             documents[row] = json_of(data)
@@ -274,7 +296,6 @@ def _scan(values: _Values, holds: Callable[[Sequence[Any]], bool]) -> _Select:
 
 
 def _comparison(operator: Operator, left: Field, right: Literal) -> tuple[_Select, int]:
-    compare = comparison_of(operator)
     if left.part in NUMBERS:
         return _numeric(operator, left.part, right), _CHEAP
     if isinstance(right, str) and not left.path and left.part is not Part.HEADER:
@@ -282,9 +303,26 @@ def _comparison(operator: Operator, left: Field, right: Literal) -> tuple[_Selec
     needle = _name_of(left)
     if left.path and isinstance(right, str):
         needle = _needle(operator, right) or needle
-    return _tested(left, lambda value: compare(value, right), needle)
+    return _tested(left, _holds(operator, left, right), needle)
 
 
+def _holds(operator: Operator, left: Field, right: Literal) -> Callable[[Any], bool]:
+    """Return what says whether a value that stands in a field passes."""
+    kinds = _KINDS.get(type(right))
+    if left.path and kinds is not None and operator in _PYTHON:
+        # What JSON holds is of few types, and most expressions ask for one of them.
+        plain = _PYTHON[operator]
+        return lambda value: type(value) in kinds and plain(value, right)
+    compare = comparison_of(operator)
+    return lambda value: compare(value, right)
+
+
+_KINDS: dict[type, frozenset[type]] = {
+    int: frozenset({int, float}),
+    float: frozenset({int, float}),
+    str: frozenset({str}),
+}
+"""A literal of this type is comparable with what a JSON document holds of these types."""
 _PYTHON: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQUAL: python_operator.eq,
     Operator.LESS: python_operator.lt,
@@ -299,6 +337,11 @@ def _numeric(operator: Operator, part: Part, right: Literal) -> _Select:
 
     def select(columns: _Columns, rows: Rows) -> list[int]:
         numbers = columns.numbers_of(part)
+        if isinstance(numbers, range) and numbers and operator is not Operator.EQUAL:
+            # Numbers that grow hold or do not hold up to one place: often all of them are alike.
+            first, last = compare(numbers[0], right), compare(numbers[-1], right)
+            if first == last:
+                return list(rows) if first else []
         if len(rows) == len(numbers):
             return [row for row, number in enumerate(numbers) if compare(number, right)]
         return [row for row in rows if compare(numbers[row], right)]
@@ -353,15 +396,44 @@ def _matching(left: Field, text: str) -> tuple[_Select, int]:
 
 def _tested(left: Field, holds: Callable[[Any], bool], needle: bytes | None) -> tuple[_Select, int]:
     """Return what asks the rows that hold the needle whether one of their values passes."""
-    values = _values_of(left)
     sought = None if needle is None else _Needle(needle)
+    asked = _asked_documents(left, holds) if left.path else _asked_values(left, holds)
 
     def select(columns: _Columns, rows: Rows) -> list[int]:
         if sought is not None:
             rows = _survivors(columns, left.part, rows, sought)
-        return [row for row in rows if any(map(holds, values(columns, row)))]
+        return asked(columns, rows)
 
     return select, _cost(left)
+
+
+def _asked_values(left: Field, holds: Callable[[Any], bool]) -> _Select:
+    values = _values_of(left)
+    return lambda columns, rows: [row for row in rows if any(map(holds, values(columns, row)))]
+
+
+def _asked_documents(left: Field, holds: Callable[[Any], bool]) -> _Select:
+    """Return what asks the documents of rows; a row without bytes never passes."""
+    part, at = left.part, path_reader(left.path)
+
+    def select(columns: _Columns, rows: Rows) -> list[int]:
+        column = columns.column(part)
+        if column is None:
+            return []
+        if not columns.keeps_documents:
+            return [
+                row
+                for row in rows
+                if (data := column[row]) is not None and holds(at(json_of(data)))
+            ]
+        document = columns.document
+        return [
+            row
+            for row in rows
+            if (data := column[row]) is not None and holds(at(document(part, row, data)))
+        ]
+
+    return select
 
 
 def _two_fields(operator: Operator, left: Field, right: Field) -> _Select:
@@ -403,14 +475,14 @@ def _needle(operator: Operator, text: str) -> bytes | None:
 
 
 def _survivors(columns: _Columns, part: Part, rows: Rows, needle: _Needle) -> Rows:
-    """Return the rows whose bytes hold the needle, or may spell it otherwise."""
+    """Return all rows whose bytes hold the needle or may spell it otherwise, and maybe others."""
     column = columns.column(part)
     if column is None:
         return ()
     if len(rows) == len(columns.batch):
         joined = columns.join(part)
         if not joined.escapes:
-            return joined.rows_with(needle)
+            return joined.rows_to_read(needle)
     return [
         row
         for row in rows

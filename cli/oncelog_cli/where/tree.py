@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -115,6 +116,23 @@ class AnyOf:
 
 
 Tree = Compare | OneOf | Matches | IsNull | IsMissing | Not | AllOf | AnyOf
+
+
+def fields_of(tree: Tree) -> Iterator[Field]:
+    """Yield the field of each condition of a tree, and both where two are compared."""
+    match tree:
+        case AllOf(terms) | AnyOf(terms):
+            for term in terms:
+                yield from fields_of(term)
+        case Not(term):
+            yield from fields_of(term)
+        case Compare(_, left, right):
+            yield left
+            if isinstance(right, Field):
+                yield right
+        case OneOf(field) | Matches(field) | IsNull(field) | IsMissing(field):
+            yield field
+
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MS_MAX = 253_402_300_799_999

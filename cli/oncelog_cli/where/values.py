@@ -57,6 +57,17 @@ def at_path(document: Any, path: Sequence[Step]) -> Any:
     return document
 
 
+def path_reader(path: Sequence[Step]) -> Callable[[Any], Any]:
+    """Return the function that does what ``at_path`` does along one path."""
+    if len(path) == 1 and isinstance(path[0], str):
+        name = path[0]
+        # Most paths are a name in an object.
+        return lambda document: (
+            document.get(name, MISSING) if isinstance(document, dict) else MISSING
+        )
+    return lambda document: at_path(document, path)
+
+
 def as_bytes(text: str) -> bytes:
     """Return text of an expression as UTF-8; bytes of a command line that were none stay."""
     return text.encode("utf-8", "surrogateescape")

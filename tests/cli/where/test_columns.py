@@ -106,6 +106,30 @@ def test_texts_that_are_in_many_records_or_in_few(spread: int, other: bytes | No
         assert finder_of(parse_where(text, 0))(batch) == wanted
 
 
+def test_names_that_are_in_nearly_all_records_or_in_half() -> None:
+    for others in (2, 40):
+        values: list[bytes | None] = [
+            b'{"x": 1}' if row % others == 1 else b'{"id": %d}' % row for row in range(3000)
+        ]
+        batch = ColumnBatch("t", 0, range(3000), [0] * 3000, None, values, None)
+        wanted = [row for row in range(2000, 3000) if row % others != 1]
+        assert finder_of(parse_where("value.id >= 2000", 0))(batch) == wanted
+
+
+@pytest.mark.parametrize("first", [90, 95, 100, 101])
+def test_offsets_without_gaps(first: int) -> None:
+    batch = ColumnBatch("t", 0, range(first, first + 6), [0] * 6, None, [b""] * 6, None)
+    offsets = list(batch.offsets)
+    for sign, wanted in {
+        "<": [row for row, each in enumerate(offsets) if each < 100],
+        "<=": [row for row, each in enumerate(offsets) if each <= 100],
+        ">": [row for row, each in enumerate(offsets) if each > 100],
+        ">=": [row for row, each in enumerate(offsets) if each >= 100],
+        "==": [row for row, each in enumerate(offsets) if each == 100],
+    }.items():
+        assert finder_of(parse_where(f"offset {sign} 100", 0))(batch) == wanted
+
+
 def test_columns_that_no_record_has() -> None:
     batch = ColumnBatch("t", 0, range(3), [0, 0, 0], None, [b"a", b"b", b"c"], None)
     for text in (

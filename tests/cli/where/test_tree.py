@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog_cli.where.parser import parse_where
-from oncelog_cli.where.tree import text_of
+from oncelog_cli.where.tree import field_text, fields_of, text_of
 
 
 def test_no_time_stays_relative() -> None:
@@ -28,3 +28,10 @@ def test_no_time_stays_relative() -> None:
 )
 def test_parentheses_and_quotes_stand_where_they_must(text: str, written: str) -> None:
     assert text_of(parse_where(text, 0)) == written
+
+
+def test_fields_are_named_once_for_each_condition() -> None:
+    text = "not (value.a < 1 or value.b == key) and key in (1, 2) and (size > 5 or key is null)"
+    tree = parse_where(f"{text} and value.c is missing and value matches 'x'", 0)
+    found = [field_text(each) for each in fields_of(tree)]
+    assert found == ["value.a", "value.b", "key", "key", "size", "key", "value.c", "value"]

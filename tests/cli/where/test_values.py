@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog_cli.where.tree import Operator
-from oncelog_cli.where.values import MISSING, at_path, comparison_of, json_of
+from oncelog_cli.where.values import MISSING, at_path, comparison_of, json_of, path_reader
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,10 @@ def test_what_holds(left: Any, operator: str, right: Any, wanted: bool) -> None:
 def test_places_in_documents() -> None:
     document = json_of(b'{"a": [{"b": null}]}')
     assert at_path(document, ("a", 0, "b")) is None
-    for path in (("a", 1), ("a", "b"), ("a", 0, "b", "c"), (0,)):
+    assert path_reader(("a", 0, "b"))(document) is None
+    assert path_reader(("a",))(document) == [{"b": None}]
+    for path in (("b",), ("a", 1), ("a", "b"), ("a", 0, "b", "c"), (0,)):
         assert at_path(document, path) is MISSING
+        assert path_reader(path)(document) is MISSING
     for data in (b"", b"\xff", b"nonsense", b'{"a": 1} 2', b"9" * 5000):
         assert json_of(data) is MISSING
