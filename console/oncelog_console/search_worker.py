@@ -20,6 +20,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, BinaryIO, Literal
 
 from oncelog import Security
@@ -36,6 +37,9 @@ from oncelog_protocol.errors import OncelogError
 
 TOLD_S = 0.25
 """What is found is told so often."""
+FETCH_BYTES = 4 << 20
+"""A leader sends so much of a partition at once: more than is looked through in one turn of the
+loop, so that the next answer is there when this one is done with."""
 
 
 Kind = Literal["rows", "lines", "tail"]
@@ -150,7 +154,8 @@ class WorkerSearch:
                 self._say(tick.document())
             return
         left = orders.records_max or orders.wanted.rows
-        async with Reading(orders.wanted, orders.clients.consumer) as reading:
+        make = partial(orders.clients.consumer, max_partition_fetch_bytes=FETCH_BYTES)
+        async with Reading(orders.wanted, make) as reading:
             async for found in reading.found():
                 found = FoundRecords(found.records[:left], found.states[:left], found.markers)
                 left -= len(found.records)

@@ -17,7 +17,7 @@ from oncelog_runtime.tasks import Tasks
 LINE_BYTES_MAX = 4 << 20
 ERROR_BYTES_MAX = 4096
 READY_S = 60.0
-"""A program that is ready waits so long for orders."""
+"""A program that is ready waits so long for orders after it was last asked for."""
 
 
 class TooManyWorkersError(Exception):
@@ -61,9 +61,15 @@ class Workers:
         self._taken -= 1
 
     def prepare(self, module: str) -> None:
-        """Have a program ready whose orders may come soon: one for all."""
-        if self._ready is None:
-            self._ready = _Ready(module)
+        """Have a program ready whose orders may come soon: one for all.
+
+        None is started while as many run as may: it could not be given orders.
+        """
+        now_s = asyncio.get_running_loop().time()
+        if self._ready is not None:
+            self._ready.until_s = now_s + READY_S
+        elif self._taken < self._most:
+            self._ready = _Ready(module, now_s + READY_S)
             self._tasks.spawn("ready", self._keep(self._ready))
 
     async def start(self, module: str) -> asyncio.subprocess.Process:
@@ -90,9 +96,11 @@ class Workers:
         """Start a program, and end it when nobody takes it."""
         try:
             ready.process = await _started(ready.module)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(READY_S):
-                    await ready.wanted.wait()
+            loop = asyncio.get_running_loop()
+            while not ready.wanted.is_set() and loop.time() < ready.until_s:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(ready.until_s):
+                        await ready.wanted.wait()
         finally:
             if self._ready is ready:
                 self._ready = None
@@ -105,8 +113,10 @@ class Workers:
 class _Ready:
     """One program is started, and waits for orders."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, until_s: float) -> None:
         self.module = module
+        self.until_s = until_s
+        """Loop time at which nobody is expected to take it any more."""
         self.process: asyncio.subprocess.Process | None = None
         """None: it is not there yet."""
         self.wanted = asyncio.Event()

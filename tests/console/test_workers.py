@@ -86,6 +86,23 @@ async def test_a_program_is_ready_before_its_orders(monkeypatch: pytest.MonkeyPa
     assert not children()
 
 
+async def test_a_program_is_kept_ready_while_it_is_expected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workers = Workers(1, "searches")
+    monkeypatch.setattr(workers_module, "READY_S", 0.01)
+    workers.prepare("code")
+    monkeypatch.setattr(workers_module, "READY_S", 60.0)
+    workers.prepare("code")  # its time begins again
+    await eventually(lambda: len(children()) == 1)
+    (ready,) = children()
+    async with workers.take().running("code", b""):
+        workers.prepare("code")
+        await asyncio.sleep(0)
+        assert children() == [ready], "there is no place for another one"
+    await workers.close()
+
+
 async def test_leaving_ends_the_program() -> None:
     worker = Workers(1, "searches").take()
     began = asyncio.Event()

@@ -150,6 +150,7 @@ async def show(visit: Visit) -> Page | Redirect:
     """Answer the page of records."""
     topic = visit.named("topic")
     known = await _partitions(visit, topic)
+    visit.console.searches.prepare()
     typed = typed_of(visit.query)
     try:
         wanted = wanted_of(topic, visit.query, visit.now_ms)
