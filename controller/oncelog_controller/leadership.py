@@ -100,7 +100,7 @@ class Leadership:
             partition.state,
             candidates,
             min_isr=partition.min_isr,
-            unclean=self._unclean_allowed(partition),
+            unclean=self._unclean_allowed(partition, candidates),
         )
         if decision is not None and decision.unclean:
             logger.warning(
@@ -111,14 +111,17 @@ class Leadership:
             )
         return decision
 
-    def _unclean_allowed(self, partition: ClusterPartition) -> bool:
+    def _unclean_allowed(self, partition: ClusterPartition, candidates: Candidates) -> bool:
         """Return whether the topic allows it; a lone replica that has lost no more than its
-        unsynced tail may lead as well, since nobody else has the records that are missing."""
+        unsynced tail may lead as well, since nobody else has the records that are missing. It is
+        alone as well while the partition moves away from it, and then nobody else takes the
+        chance."""
         if partition.topic.settings.unclean_leader_election_enable:
             return True
-        only = self._core.cluster.brokers.get(partition.replicas[0])
-        alone = len(partition.replicas) == 1
-        return alone and only is not None and only.data.loss is DataLoss.TAIL
+        first, *others = partition.placement.originals
+        if others or not candidates.able(first):
+            return False
+        return self._core.cluster.brokers[first].data.loss is DataLoss.TAIL
 
     def candidates(
         self,
@@ -234,6 +237,7 @@ class Leadership:
             last_known_elr=members.last_known_elr,
             admitted=admissions(partition, members, joining, brokers),
             unclean_epoch=unclean_epoch,
+            placement=partition.placement,
         )
         try:
             check_invariants(partition, state, core.safeguards.witnesses(brokers))
@@ -268,7 +272,7 @@ class Leadership:
         more. Their leaders hear of it in a new leader epoch."""
         changes: list[Change] = []
         for partition in topic.partitions:
-            state, enough = partition.state, min(min_insync_replicas, len(partition.replicas))
+            state, enough = partition.state, partition.needed_of(min_insync_replicas)
             if state is None or len(state.isr) < enough:
                 continue
             if state.elr or state.last_known_elr:

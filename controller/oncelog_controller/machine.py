@@ -281,10 +281,12 @@ class ControllerMachine:
             read.config_version or 0,
             version=read.version,
         )
-        for index, replicas in enumerate(read.assignment):
+        for index, assigned in enumerate(read.assignment):
+            state = read.states[index]
+            placed = None if state is None else state.placement
+            replicas = tuple(assigned) if placed is None else placed.replicas
             phases = self._core.cluster.first_phases(replicas)
-            partition = ClusterPartition(topic, index, tuple(replicas), replica_phases=phases)
-            partition.state = read.states[index]
+            partition = ClusterPartition(topic, index, replicas, state, replica_phases=phases)
             partition.bare = index in read.bare
             if partition.state is not None:
                 cause = PartitionCause.LOADED_WITHOUT_LEADER

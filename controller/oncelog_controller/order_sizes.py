@@ -18,13 +18,19 @@ ORDER_BYTES_MAX = HEAD_BYTES_MAX * 3 // 4
 _ENTRY_BYTES = 77
 """The bytes of a partition without its topic's name and its brokers: topic id, epochs, heads of
 lists, and three that say that it does not move."""
+_MOVE_BYTES = 8
+"""The bytes more of one that moves: the longer heads of two lists, and who gets ready to lead."""
+_MOVING_BYTES = 5
+"""The bytes of a broker that a move begins with, or ends with."""
 _REPLICA_BYTES = 10
 """A broker is listed twice: as a replica, and as what kind of member it is."""
 
 
-def entry_bytes(topic: str, replication_factor: int) -> int:
-    """At most so many bytes does a partition take in an order."""
-    return _ENTRY_BYTES + len(topic) + _REPLICA_BYTES * replication_factor
+def entry_bytes(topic: str, replication_factor: int, moving: int = 0) -> int:
+    """At most so many bytes does a partition take in an order. ``moving`` counts the replicas
+    before its move and those after it; 0: it does not move."""
+    standing = _ENTRY_BYTES + len(topic) + _REPLICA_BYTES * replication_factor
+    return standing + (_MOVE_BYTES + _MOVING_BYTES * moving if moving else 0)
 
 
 class OrderSizes:
@@ -34,7 +40,10 @@ class OrderSizes:
     def __init__(self, cluster: ClusterState) -> None:
         self._bytes: dict[int, int] = {}
         for topic in cluster.topics.values():
-            self._add(topic.name, [partition.replicas for partition in topic.partitions])
+            for partition in topic.partitions:
+                placement = partition.placement
+                moving = len(placement.origin) + len(placement.target)
+                self._count(topic.name, partition.replicas, moving)
 
     def take(self, topic: str, assignment: Sequence[Sequence[int]]) -> None:
         """Count new partitions.
@@ -54,8 +63,10 @@ class OrderSizes:
                 )
 
     def _add(self, topic: str, assignment: Sequence[Sequence[int]]) -> None:
-        sizes = self._bytes
         for replicas in assignment:
-            size = entry_bytes(topic, len(replicas))
-            for broker_id in replicas:
-                sizes[broker_id] = sizes.get(broker_id, 0) + size
+            self._count(topic, replicas)
+
+    def _count(self, topic: str, replicas: Sequence[int], moving: int = 0) -> None:
+        size = entry_bytes(topic, len(replicas), moving)
+        for broker_id in replicas:
+            self._bytes[broker_id] = self._bytes.get(broker_id, 0) + size

@@ -10,6 +10,8 @@ Rules
 * Who may lead by its data (KIP-966): members of the ISR, then those of the ELR, who left an ISR
   that became smaller than ``min.insync.replicas``. The high watermark stands while there is an
   ELR, so that its members hold all that is committed, as long as they lose nothing.
+* Replicas stand in the state, so that a move is one conditional write of one node. A topic's node
+  holds those of its creation; they count where a state, of an older release, names none.
 * That they lose nothing is looked at again with each registration. A state says for every member
   under which broker epoch it was known to be complete; a registration says since and until which
   epoch nothing was lost (:class:`DataClaim`).
@@ -119,6 +121,35 @@ class BrokerRegistration:
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """It says which brokers have a replica of a partition, and how the partition moves (KIP-455).
+    No broker is listed twice in one of the lists."""
+
+    replicas: tuple[int, ...]
+    """All that there are, the preferred leader first. In a move: ``origin`` in its order, then
+    those that are being added."""
+    origin: tuple[int, ...] = ()
+    """The replicas before the move; empty: the partition does not move."""
+    target: tuple[int, ...] = ()
+    """The replicas after the move; empty: the partition does not move."""
+    leaving: tuple[int, ...] = ()
+    """They are no replicas any more, and may still have data on their disks."""
+    move: str = ""
+    """The id of the plan that the move belongs to; "": none."""
+
+    @property
+    def originals(self) -> tuple[int, ...]:
+        """Return the replicas that the partition has without the move: they alone count for
+        ``min.insync.replicas``, so that a move refuses no write."""
+        return self.origin or self.replicas
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """Return everybody who may have data."""
+        return (*self.replicas, *self.leaving)
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionState:
     """It is the content of a state znode, and its version. ``leader`` is -1 while nobody leads.
 
@@ -140,6 +171,8 @@ class PartitionState:
     unclean_epoch: int = NO_EPOCH
     """The last leader epoch that began with an unclean election: committed records may have been
     lost at its start. -1: there was none."""
+    placement: Placement | None = None
+    """None: an older release wrote the state, and the topic's node tells the replicas."""
 
     def admitted_at(self, broker_id: int) -> int | None:
         """See ``admitted``; None for everybody else."""
@@ -153,6 +186,7 @@ class ClusterPartition:
     topic: Topic
     index: int
     replicas: tuple[int, ...]
+    """Those of the state, as soon as it names some."""
     state: PartitionState | None = None
     phase: PartitionPhase = PartitionPhase.NEW
     replica_phases: dict[int, ReplicaPhase] = field(default_factory=dict)
@@ -195,6 +229,8 @@ class ClusterPartition:
             is_new=False,
             elr=list(state.elr),
             last_known_elr=list(state.last_known_elr),
+            origin=list(self.placement.origin) or None,
+            target=list(self.placement.target) or None,
         )
         self._leader_and_isr = (state, self.replicas, entry)
         return entry
@@ -203,6 +239,8 @@ class ClusterPartition:
         """Replace the state by one that was written to the store."""
         before = self.leader
         self.state = state
+        if state.placement is not None:
+            self.replicas = state.placement.replicas
         if state.leader == NO_LEADER and before != NO_LEADER:
             self._move(PartitionCause.LEADER_LOST)
         elif state.leader == before:
@@ -226,9 +264,20 @@ class ClusterPartition:
         self.phase = next_partition_phase(self.phase, cause)
 
     @property
+    def placement(self) -> Placement:
+        """Return the placement that the state names, else one that does not move."""
+        stored = None if self.state is None else self.state.placement
+        return Placement(self.replicas) if stored is None else stored
+
+    @property
     def min_isr(self) -> int:
         """Return ``min.insync.replicas``, as far as there are replicas."""
-        return min(self.topic.settings.min_insync_replicas, len(self.replicas))
+        return self.needed_of(self.topic.settings.min_insync_replicas)
+
+    def needed_of(self, min_insync_replicas: int) -> int:
+        """Return how many in-sync replicas such a setting asks of this partition: no more than it
+        has replicas, those that a move adds not counted [M4]."""
+        return min(min_insync_replicas, len(self.placement.originals))
 
 
 @dataclass(slots=True)
@@ -262,6 +311,10 @@ class Topic:
     def assignment(self) -> list[list[int]]:
         """Return the replicas by partition."""
         return [list(partition.replicas) for partition in self.partitions]
+
+    def holders(self) -> list[list[int]]:
+        """Return by partition who may have data of it."""
+        return [list(partition.placement.holders) for partition in self.partitions]
 
 
 @dataclass(slots=True)
@@ -384,6 +437,8 @@ def check_invariants(
 ) -> None:
     """Check what every state must obey that is about to follow the partition's present one.
 
+    [M1]: a move has replicas before it and after it, and all of them are replicas now; who leaves
+    is none. [M2]: other replicas, or another move, begin with a leader epoch of their own.
     [I10]: the leader is in the ISR or is nobody; ISR and ELR lie within the replicas, repeat nobody
     and share nobody; an ISR of ``min.insync.replicas`` leaves no ELR. [I11]: leader epochs do not
     fall, the version grows by one. [I9]: with ``brokers`` given, no member of ISR or ELR is
@@ -391,7 +446,12 @@ def check_invariants(
 
     :raises IllegalStateError: otherwise; nothing has been written then.
     """
-    fault = _fault(partition, state) or _fault_of_succession(partition.state, state)
+    placement = state.placement or partition.placement
+    fault = (
+        _fault_of_placement(placement)
+        or _fault(partition, placement, state)
+        or _fault_of_succession(partition, state)
+    )
     if not fault and brokers is not None:
         for broker_id in (*state.isr, *state.elr):
             broker = brokers.get(broker_id)
@@ -401,22 +461,33 @@ def check_invariants(
         raise IllegalStateError(f"{partition.topic_partition}: {fault}: {state}")
 
 
-def _fault(partition: ClusterPartition, state: PartitionState) -> str:
+def _fault_of_placement(placement: Placement) -> str:
+    replicas, origin, target = placement.replicas, placement.origin, placement.target
+    if any(len(set(each)) != len(each) for each in (placement.holders, origin, target)):
+        return f"a broker is placed twice: {placement}"
+    if bool(origin) != bool(target) or not {*origin, *target} <= set(replicas):
+        return f"a move that cannot be: {placement}"
+    return "" if replicas else "no replicas"
+
+
+def _fault(partition: ClusterPartition, placement: Placement, state: PartitionState) -> str:
     members = (*state.isr, *state.elr, *state.last_known_elr)
     if len(set(members)) != len(members):
         return "a member is listed twice"
-    if not set(members) <= set(partition.replicas):
-        return f"a member is none of the replicas {partition.replicas}"
+    if not set(members) <= set(placement.replicas):
+        return f"a member is none of the replicas {placement.replicas}"
     if state.leader != NO_LEADER and state.leader not in state.isr:
         return "the leader is not in the ISR"
-    if len(state.isr) >= partition.min_isr and (state.elr or state.last_known_elr):
-        return f"an ELR beside an ISR of {partition.min_isr} members"
+    needed = min(partition.topic.settings.min_insync_replicas, len(placement.originals))
+    if len(state.isr) >= needed and (state.elr or state.last_known_elr):
+        return f"an ELR beside an ISR of {needed} members"
     if {member for member, _ in state.admitted} != set(members):
         return "broker epochs do not belong to the members"
     return ""
 
 
-def _fault_of_succession(before: PartitionState | None, state: PartitionState) -> str:
+def _fault_of_succession(partition: ClusterPartition, state: PartitionState) -> str:
+    before = partition.state
     if before is None:
         return "" if state.version == 0 and state.leader_epoch >= 0 else "no first state"
     if state.version != before.version + 1:
@@ -427,4 +498,8 @@ def _fault_of_succession(before: PartitionState | None, state: PartitionState) -
         return f"a second leader of epoch {before.leader_epoch}, which was {before.leader}'s"
     if state.controller_epoch < before.controller_epoch:
         return f"controller epoch below {before.controller_epoch}"
+    if state.leader_epoch == before.leader_epoch and state.placement is not None:
+        was, now = partition.placement, state.placement
+        if (was.replicas, was.origin, was.target) != (now.replicas, now.origin, now.target):
+            return f"other replicas in epoch {before.leader_epoch}: {was}"
     return ""

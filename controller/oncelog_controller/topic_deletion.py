@@ -2,8 +2,8 @@
 
 Rules
 -----
-* A tombstone with the topic's id and its replicas is written first, with everything else where that
-  fits into one multi. From then on the topic is deleted, whoever is controller.
+* A tombstone with the topic's id and everybody who may have data is written first, with everything
+  else where that fits into one multi. From then on the topic is deleted, whoever is controller.
 * The topic's znodes go at once, so its name is free again; topic ids keep the new one's replicas
   apart from the old one's (KIP-516).
 * Every replica gets StopReplica with delete, now or when its broker is back [Z16]. The tombstone
@@ -66,7 +66,7 @@ class TopicDeletion:
     def _bury(self, topic: Topic) -> None:
         """Write the tombstone first, then the rest."""
         path = znodes.tombstone_path(topic.name, topic.topic_id)
-        data = znodes.encode_tombstone(topic.name, topic.topic_id, topic.assignment())
+        data = znodes.encode_tombstone(topic.name, topic.topic_id, topic.holders())
         tombstone: list[Op] = [Create(path, data)]
         removal = _removal(topic)
         if len(removal) < DELETE_OPS_MAX:
@@ -86,7 +86,7 @@ class TopicDeletion:
         """The topic is out of the store."""
         core = self._core
         core.cluster.topics.pop(topic.name, None)
-        tombstone = self.entomb(topic.name, topic.topic_id, topic.assignment())
+        tombstone = self.entomb(topic.name, topic.topic_id, topic.holders())
         for partition in topic.partitions:
             if partition.state is not None:
                 core.order_gone(partition)

@@ -10,8 +10,9 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own [Z17].
 /brokers/ids/N                             ephemeral: listeners, rack, where its metrics are, and
                                            what is left of its data; its czxid is the broker epoch
 /brokers/clocks/N                          ephemeral: what broker N's wall clock said lately
-/brokers/topics/T                          topic id and replicas by partition
-/brokers/topics/T/partitions/P/state       leader, leader epoch, ISR, ELR; changed by version
+/brokers/topics/T                          topic id, and replicas by partition as they were made
+/brokers/topics/T/partitions/P/state       leader, leader epoch, ISR, ELR, replicas, how they
+                                           move; changed by version
 /config/topics/T                           overrides; the node's version is the config version
 /config/brokers/N, /config/brokers/<default>
                                            settings of one broker, or of all, that hold while they
@@ -43,6 +44,7 @@ from oncelog_controller.state import (
     DataLoss,
     KeptPartitions,
     PartitionState,
+    Placement,
 )
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.errors import OncelogError
@@ -329,24 +331,35 @@ def decode_topic(topic: str, data: bytes) -> tuple[str, list[list[int]]]:
 
 
 def encode_state(state: PartitionState) -> bytes:
-    """Encode .../state; the version is the node's own."""
-    return dump(
-        {
-            "leader": state.leader,
-            "leader_epoch": state.leader_epoch,
-            "isr": list(state.isr),
-            "controller_epoch": state.controller_epoch,
-            "elr": list(state.elr),
-            "last_known_elr": list(state.last_known_elr),
-            "broker_epochs": {str(member): epoch for member, epoch in state.admitted},
-            "unclean_epoch": state.unclean_epoch,
+    """Encode .../state; the version is the node's own. What is said of a move is left out while
+    there is none."""
+    value: dict[str, Any] = {
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+        "controller_epoch": state.controller_epoch,
+        "elr": list(state.elr),
+        "last_known_elr": list(state.last_known_elr),
+        "broker_epochs": {str(member): epoch for member, epoch in state.admitted},
+        "unclean_epoch": state.unclean_epoch,
+    }
+    placement = state.placement
+    if placement is not None:
+        value["replicas"] = list(placement.replicas)
+        moving: dict[str, Any] = {
+            "origin": list(placement.origin),
+            "target": list(placement.target),
+            "leaving": list(placement.leaving),
+            "move": placement.move,
         }
-    )
+        value |= {key: each for key, each in moving.items() if each}
+    return dump(value)
 
 
 def decode_state(topic: str, partition: int, data: bytes, stat: NodeStat) -> PartitionState:
     """Return a partition's state. One of an older release has no broker epochs: its members were
-    complete when it was written, at the node's mzxid. :raises CorruptNodeError:"""
+    complete when it was written, at the node's mzxid; nor does it name replicas. :raises
+    CorruptNodeError:"""
     path = state_path(topic, partition)
     value = load(path, data)
     isr = tuple(_ints(value.get("isr"), path))
@@ -365,7 +378,16 @@ def decode_state(topic: str, partition: int, data: bytes, stat: NodeStat) -> Par
         last_known_elr=tuple(_ints(value.get("last_known_elr", []), path)),
         admitted=tuple(sorted((int(key), epoch) for key, epoch in epochs.items())),
         unclean_epoch=_int({"unclean_epoch": NO_EPOCH, **value}, "unclean_epoch", path),
+        placement=_placement(value, path),
     )
+
+
+def _placement(value: dict[str, Any], path: str) -> Placement | None:
+    if "replicas" not in value:
+        return None
+    lists = ("replicas", "origin", "target", "leaving")
+    replicas, origin, target, leaving = (tuple(_ints(value.get(key, []), path)) for key in lists)
+    return Placement(replicas, origin, target, leaving, _text({"move": "", **value}, "move", path))
 
 
 def encode_config(overrides: Mapping[str, str]) -> bytes:

@@ -15,11 +15,12 @@ from oncelog_controller.state import (
     IllegalStateError,
     KeptPartitions,
     PartitionState,
+    Placement,
     Tombstone,
     Topic,
     check_invariants,
 )
-from oncelog_controller.transitions import ReplicaPhase
+from oncelog_controller.transitions import PartitionPhase, ReplicaPhase
 from oncelog_protocol.messages.metadata import ListenerAddress
 from oncelog_protocol.topic_config import parse_topic_config
 from support.controller_driver import registration
@@ -159,6 +160,77 @@ def test_an_older_controller_writes_nothing_after_a_newer_one() -> None:
     partition = ClusterPartition(topic("t", 1), 0, (1, 2), before)
     with pytest.raises(IllegalStateError, match="controller epoch below 7"):
         check_invariants(partition, of(1, 1, 2))
+
+
+MOVING = Placement((1, 2, 3, 4), (1, 2, 3), (2, 3, 4), (5,), "plan")
+
+
+def test_replicas_are_those_of_the_state() -> None:
+    partition = ClusterPartition(topic("t"), 0, (1, 2, 3), phase=PartitionPhase.ONLINE)
+    partition.take(of(1, 1, 2, epoch=0, version=0))
+    assert partition.placement == Placement((1, 2, 3)), "an older release wrote it"
+    entry = partition.leader_and_isr()
+    assert (entry.replicas, entry.origin, entry.target) == ([1, 2, 3], None, None)
+    partition.take(of(1, 1, 2, placement=MOVING))
+    entry = partition.leader_and_isr()
+    assert (entry.replicas, entry.origin, entry.target) == ([1, 2, 3, 4], [1, 2, 3], [2, 3, 4])
+    assert partition.placement.holders == (1, 2, 3, 4, 5)
+    partition.topic.partitions.append(partition)
+    assert partition.topic.holders() == [[1, 2, 3, 4, 5]]
+
+
+BAD_PLACEMENTS: dict[str, tuple[Placement, str]] = {
+    "twice": (Placement((1, 2, 2)), "placed twice"),
+    "leaves and stays": (Placement((1, 2, 3), leaving=(3,)), "placed twice"),
+    "no end": (Placement((1, 2, 3), (1, 2, 3)), "cannot be"),
+    "no beginning": (Placement((1, 2, 3), (), (1, 2)), "cannot be"),
+    "an end without a replica": (Placement((1, 2, 3), (1, 2, 3), (4,)), "cannot be"),
+    "a beginning without a replica": (Placement((1, 2), (1, 2, 3), (1, 2)), "cannot be"),
+    "an end twice": (Placement((1, 2, 3), (1, 2), (3, 3)), "placed twice"),
+    "nobody": (Placement(()), "no replicas"),
+    "not the members": (Placement((1, 3, 4)), "none of the replicas"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PLACEMENTS)
+def test_placements_that_may_not_exist(name: str) -> None:
+    placement, fault = BAD_PLACEMENTS[name]
+    partition = ClusterPartition(topic("t"), 0, (1, 2, 3), of(1, 1, 2, epoch=0, version=0))
+    check_invariants(partition, of(1, 1, 2, placement=MOVING))
+    with pytest.raises(IllegalStateError, match=fault):
+        check_invariants(partition, of(1, 1, 2, placement=placement))
+
+
+def test_other_replicas_begin_an_epoch() -> None:
+    before = of(1, 1, 2, epoch=0, version=0)
+    partition = ClusterPartition(topic("t"), 0, (1, 2, 3), before)
+    check_invariants(partition, of(1, 1, 2, epoch=0, placement=Placement((1, 2, 3))))
+    for placement in (MOVING, Placement((2, 1, 3)), Placement((1, 2))):
+        check_invariants(partition, of(1, 1, 2, placement=placement))
+        with pytest.raises(IllegalStateError, match="other replicas in epoch 0"):
+            check_invariants(partition, of(1, 1, 2, epoch=0, placement=placement))
+
+
+def test_those_who_have_left_need_no_epoch() -> None:
+    gone, left = Placement((1, 2), leaving=(3, 4)), Placement((1, 2), leaving=(4,))
+    before = of(1, 1, 2, epoch=0, version=0, placement=gone)
+    partition = ClusterPartition(topic("t"), 0, (1, 2), before)
+    check_invariants(partition, of(1, 1, 2, epoch=0, placement=left))
+
+
+def test_replicas_that_are_added_do_not_count_for_min_isr() -> None:
+    made = Topic("t", "id", parse_topic_config({"min_insync_replicas": "2"}))
+    partition = ClusterPartition(made, 0, (1,), phase=PartitionPhase.ONLINE)
+    partition.take(of(1, 1, epoch=0, version=0))
+    added = Placement((1, 2), (1,), (1, 2))
+    with pytest.raises(IllegalStateError, match="an ELR beside an ISR of 1"):
+        check_invariants(partition, of(1, 1, elr=(2,), placement=added))
+    partition.take(of(1, 1, placement=added))
+    assert partition.min_isr == 1
+    done = of(1, 1, elr=(2,), epoch=2, version=2, placement=Placement((1, 2)))
+    check_invariants(partition, done)
+    partition.take(done)
+    assert partition.min_isr == 2
 
 
 def test_min_isr_is_bounded_by_the_replicas() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from oncelog_controller.state import (
     DataLoss,
     KeptPartitions,
     PartitionState,
+    Placement,
 )
 from oncelog_controller.store import NodeStat
 from oncelog_controller.znodes import CorruptNodeError
@@ -47,6 +49,11 @@ def test_nodes_are_readable_json() -> None:
         "last_known_elr": [4],
         "broker_epochs": {"1": 11, "2": 12},
         "unclean_epoch": 0,
+    }
+    placed = replace(state, placement=Placement((1, 2, 3, 4)))
+    assert json.loads(znodes.encode_state(placed)) == {
+        **json.loads(znodes.encode_state(state)),
+        "replicas": [1, 2, 3, 4],
     }
     assert json.loads(znodes.encode_broker([], "r", DataClaim(3, 8, DataLoss.NONE))) == {
         "version": 1,
@@ -80,6 +87,9 @@ def test_round_trips() -> None:
     assert broker.data == claim
     state = PartitionState(1, 2, (1, 3), 4, 7, (2,), (4,), ((1, 11), (12, 12)), 2)
     assert znodes.decode_state("t", 0, znodes.encode_state(state), STAT) == state
+    for placement in (Placement((1, 3)), Placement((1, 3, 2), (1, 3), (3, 2), (4, 5), "plan")):
+        placed = replace(state, placement=placement)
+        assert znodes.decode_state("t", 0, znodes.encode_state(placed), STAT) == placed
     assert znodes.decode_topic("t", znodes.encode_topic("id", [[1], []])) == ("id", [[1], []])
     assert znodes.decode_config("t", znodes.encode_config({"b": "2", "a": "1"})) == {
         "a": "1",

@@ -8,7 +8,10 @@ Owns the history of every partition's state, of controllers and of registrations
 - [I11]: a leader epoch has one leader for ever and never decreases; writes are conditional on the
   version before, so that each is one step;
 - [I12]: a controller epoch belongs to one session, and no session writes a state under an epoch
-  that has been succeeded.
+  that has been succeeded;
+- [M1]: a move begins with some replicas and ends with some, and all of them are replicas meanwhile;
+- [M2]: other replicas, or another move, begin with a leader epoch of their own;
+- [M4]: the replicas that a move adds do not count for min.insync.replicas.
 
 What a test writes with ``MemoryZooKeeper.apply`` is not in ``writes`` and is not seen.
 """
@@ -81,6 +84,14 @@ class StoreState:
     """(broker, broker epoch under which it was known to be complete)."""
     unclean_epoch: int = -1
     """The last leader epoch that began with an unclean election, by the controller."""
+    replicas: tuple[int, ...] = ()
+    """Those of the topic's node, where the state names none."""
+    origin: tuple[int, ...] = ()
+    """The replicas before a move; empty: the partition does not move."""
+    target: tuple[int, ...] = ()
+    """The replicas after a move; empty: the partition does not move."""
+    leaving: tuple[int, ...] = ()
+    """They are no replicas any more, and may have data."""
     written: int = -1
     """Number of the write, in the order of all writes."""
 
@@ -175,7 +186,7 @@ class StoreView:
             topic_id, assignment = znodes.decode_topic(match[1], op.data)
             self._topics[match[1]] = topic_id, [tuple(replicas) for replicas in assignment]
             for name, stored in self.partitions.items():
-                if name.topic == match[1]:
+                if name.topic == match[1] and not stored.state.replicas:
                     stored.replicas = tuple(assignment[name.partition])
         elif match := _CONFIG.fullmatch(path):
             policy = znodes.decode_config(match[1], op.data).get("cleanup_policy", "")
@@ -249,6 +260,9 @@ class StoreView:
         if stored is None or before is None:
             stored = StoredPartition(name, topic_id, assignment[name.partition], state)
             self.partitions[name] = stored
+        was = stored.replicas
+        stored.replicas = state.replicas or was
+        _check_move(stored, was, before, state)
         _check_state(stored, state, self._rules.min_insync_replicas)
         _check_epochs(stored, before, state)
         unclean = before is not None and _is_unclean(before, state)
@@ -284,12 +298,31 @@ def _check_state(stored: StoredPartition, state: StoreState, min_isr: int) -> No
         problem = f"a member is not among the replicas {stored.replicas}"
     elif set(isr) & set(elr):
         problem = "ISR and ELR overlap"
-    elif elr and len(isr) >= min(min_isr, len(stored.replicas)):
+    elif elr and len(isr) >= min(min_isr, len(state.origin or stored.replicas)):
         problem = f"an ELR beside an ISR of min.insync.replicas ({min_isr}) members"
     elif not isr and not elr and not state.last_known_elr:
         problem = "nobody is left who could lead"
     if problem:
         raise InvariantViolation("I10", f"{stored.name}: {problem}: {state}")
+
+
+def _check_move(
+    stored: StoredPartition, was: tuple[int, ...], before: StoreState | None, state: StoreState
+) -> None:
+    """Check [M1] and [M2]; ``was`` are the replicas before the write."""
+    replicas, origin, target = stored.replicas, state.origin, state.target
+    placed = (*replicas, *state.leaving)
+    problem = ""
+    if any(len(set(each)) != len(each) for each in (placed, origin, target)):
+        problem = "a broker is placed twice"
+    elif bool(origin) != bool(target) or not {*origin, *target} <= set(replicas):
+        problem = f"a move that cannot be, with replicas {replicas}"
+    if problem:
+        raise InvariantViolation("M1", f"{stored.name}: {problem}: {state}")
+    if before is None or before.leader_epoch != state.leader_epoch:
+        return
+    if (was, before.origin, before.target) != (replicas, origin, target):
+        raise InvariantViolation("M2", f"{stored.name}: {before} -> {state}")
 
 
 def _is_unclean(before: StoreState, state: StoreState) -> bool:
@@ -342,5 +375,9 @@ def _decode(data: bytes, version: int, written: int) -> StoreState:
         last_known_elr=tuple(value.get("last_known_elr", ())),
         admitted=tuple((int(b), e) for b, e in sorted(value.get("broker_epochs", {}).items())),
         unclean_epoch=value.get("unclean_epoch", -1),
+        replicas=tuple(value.get("replicas", ())),
+        origin=tuple(value.get("origin", ())),
+        target=tuple(value.get("target", ())),
+        leaving=tuple(value.get("leaving", ())),
         written=written,
     )

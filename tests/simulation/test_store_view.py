@@ -133,6 +133,46 @@ def test_i12_controller_epochs_grow() -> None:
     assert caught.value.id == "I12"
 
 
+MOVES: dict[str, Any] = {"replicas": [1, 2, 3, 4], "origin": [1, 2, 3], "target": [2, 3, 4]}
+
+
+def test_replicas_are_those_that_the_state_names() -> None:
+    store = Store()
+    store.set(0, leader_epoch=1, isr=[1, 2, 3], **MOVES)
+    store.set(1, leader_epoch=1, isr=[1, 2, 3, 4], **MOVES)
+    store.set(2, leader=2, leader_epoch=2, isr=[2, 3, 4], replicas=[2, 3, 4], leaving=[1])
+    store.set(3, leader=2, leader_epoch=2, isr=[2, 3, 4], replicas=[2, 3, 4])
+    assert store.view.partitions[TP].replicas == (2, 3, 4)
+    store.write(7, [SetData(znodes.topic_path("t"), znodes.encode_topic("id", [[1, 2, 3]] * 2), 0)])
+    assert store.view.partitions[TP].replicas == (2, 3, 4), "the topic has grown"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"replicas": [1, 2, 3, 3]},
+        {"replicas": [1, 2, 3], "leaving": [3]},
+        {"replicas": [1, 2, 3], "origin": [1, 2, 3]},
+        {"replicas": [1, 2, 3], "origin": [1, 2, 3], "target": [4]},
+        {"replicas": [1, 2, 3, 4], "origin": [1, 2, 3], "target": [4, 4]},
+    ],
+)
+def test_m1_a_move_is_one(fields: dict[str, Any]) -> None:
+    Store().refused("M1", leader_epoch=1, isr=[1, 2, 3], **fields)
+
+
+@pytest.mark.parametrize("fields", [MOVES, {"replicas": [2, 1, 3]}, {"replicas": [1, 2, 3, 4]}])
+def test_m2_a_move_has_an_epoch_of_its_own(fields: dict[str, Any]) -> None:
+    Store().refused("M2", isr=[1, 2, 3], **fields)
+
+
+def test_m4_replicas_that_are_added_do_not_count_for_min_isr() -> None:
+    moves: dict[str, Any] = {"replicas": [1, 2], "origin": [1], "target": [2]}
+    store = Store()
+    store.set(0, leader_epoch=1, isr=[1], **moves)
+    store.refused("I10", 1, leader_epoch=1, isr=[1], elr=[2], **moves)
+
+
 def test_unclean_elections_are_remembered() -> None:
     store = Store()
     store.set(0, isr=[1])

@@ -90,7 +90,7 @@ def _values(partition: Partition) -> list[tuple[Metric, int]]:
             (c.PARTITION_START, log.log_start_offset),
             (c.PARTITION_END, high_watermark),
             (c.PARTITION_UNSTABLE, high_watermark - partition.last_stable_offset),
-            (c.PARTITION_REPLICAS, leader.replica_count),
+            (c.PARTITION_REPLICAS, len(leader.replicas)),
             (c.PARTITION_ISR, len(leader.isr)),
             (c.PARTITION_PREFERRED, int(preferred)),
             (c.PARTITION_PRODUCERS, len(state.producers)),
@@ -120,8 +120,8 @@ class _Totals:
 
     def _add_led(self, leader: LeaderRole, min_isr: int, end: int) -> None:
         self.leaders += 1
-        in_sync, replicas = len(leader.isr), leader.replica_count
-        self.under_replicated += in_sync < replicas
+        in_sync, replicas = len(leader.isr), len(leader.originals)
+        self.under_replicated += not set(leader.originals) <= set(leader.isr)
         self.under_min_isr += not leader.has_min_isr(min_isr)
         self.at_min_isr += in_sync == min_isr < replicas
         for follower_id, follower in leader.followers.items():

@@ -72,6 +72,7 @@ class LeaderRole:
         log_start_offset: int = 0,
         high_watermark: int = 0,
         replicas: Sequence[int],
+        origin: Sequence[int] | None = None,
         isr: Sequence[int],
         partition_epoch: int,
         now: float,
@@ -83,7 +84,10 @@ class LeaderRole:
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.epoch_start_offset = epoch_start_offset
-        self.replica_count = len(replicas)
+        self.replicas = tuple(replicas)
+        self.originals = tuple(origin or replicas)
+        """These replicas the partition has without its move, if it moves: those that the move adds
+        count neither for ``min.insync.replicas`` nor as missing (KIP-352, [M4])."""
         self.state = IsrState(tuple(sorted(isr)), partition_epoch, elr=tuple(sorted(elr)))
         self.followers = {
             replica: FollowerProgress(
@@ -121,9 +125,9 @@ class LeaderRole:
 
     def has_min_isr(self, min_isr: int) -> bool:
         """Return whether the committed ISR is large enough; a topic with fewer replicas needs just
-        those. With an ELR it is not: then the controller takes it for too small."""
+        as many as it has. With an ELR it is not: then the controller takes it for too small."""
         state = self.state
-        return not state.elr and len(state.committed) >= min(min_isr, self.replica_count)
+        return not state.elr and len(state.committed) >= min(min_isr, len(self.originals))
 
     def give_way(self) -> None:
         """Let another replica lead: the controller hears so when it asks for the order again."""

@@ -241,6 +241,7 @@ class Partition:
             log_start_offset=log.log_start_offset,
             high_watermark=self.high_watermark,
             replicas=state.replicas,
+            origin=state.origin,
             isr=state.isr,
             elr=state.elr,
             partition_epoch=state.partition_epoch,

@@ -31,6 +31,7 @@ def role(
     start: int = 0,
     safeguards: Safeguards = SAFE,
     elr: tuple[int, ...] = (),
+    origin: tuple[int, ...] | None = None,
 ) -> LeaderRole:
     return LeaderRole(
         TP,
@@ -38,6 +39,7 @@ def role(
         EPOCH,
         epoch_start_offset=start,
         replicas=replicas,
+        origin=origin,
         isr=isr,
         partition_epoch=8,
         now=0.0,
@@ -98,6 +100,13 @@ def test_it_stands_while_the_isr_is_too_small() -> None:
 
 def test_a_topic_with_fewer_replicas_needs_just_those() -> None:
     assert role(isr=(1,), replicas=(1,)).high_watermark(0, 100, 2) == 100
+
+
+def test_replicas_that_are_added_do_not_count_for_min_isr() -> None:
+    moving = role(isr=(1,), replicas=(1, 2, 3), origin=(1,))
+    assert moving.has_min_isr(2), "a move refuses no write that would be taken without it"
+    assert not role(isr=(1,), replicas=(1, 2, 3, 4), origin=(1, 2)).has_min_isr(2)
+    assert role(isr=(1, 4), replicas=(1, 2, 3, 4), origin=(1, 2)).has_min_isr(2)
 
 
 def test_it_stands_while_somebody_outside_the_isr_may_be_elected() -> None:
