@@ -35,6 +35,19 @@ def part_of(items: Sequence[T], number: int, size: int) -> ListedPart[T]:
     return ListedPart(tuple(items[first : first + size]), number, pages, first + 1)
 
 
+@dataclass(frozen=True, slots=True)
+class ListHead(Generic[T]):
+    """The beginning of a list is shown, and how many more items it has."""
+
+    items: tuple[T, ...]
+    more: int
+
+
+def head_of(items: Sequence[T], size: int) -> ListHead[T]:
+    """Return the first items of a list, at most ``size``."""
+    return ListHead(tuple(items[:size]), max(len(items) - size, 0))
+
+
 def address_with(path: str, fields: Mapping[str, str], changed: Mapping[str, object]) -> str:
     """Return an address with fields, some of them changed; those that say nothing are left out."""
     merged = {**fields, **{name: str(value) for name, value in changed.items()}}

@@ -27,6 +27,8 @@ OF_SESSION_MAX = 20
 PLANS_MAX = 200
 TYPED_MORE = 20
 """So many characters too many are repeated to whoever typed a wrong name."""
+FACT_ITEMS = 200
+"""So many items of one fact are named; of the others only the number."""
 DIFFERENCES_MAX = 10
 """So many changed facts are named; of the others only the number."""
 
@@ -294,5 +296,7 @@ def fact_text(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, tuple):
-        return ", ".join(fact_text(each) for each in value) or "none"
+        more = len(value) - FACT_ITEMS
+        text = ", ".join(fact_text(each) for each in value[:FACT_ITEMS]) or "none"
+        return f"{text}, and {more:,} more" if more > 0 else text
     return str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_console.listing import ListedPart, address_with, part_of
+from oncelog_console.listing import ListedPart, address_with, head_of, part_of
 
 
 @given(st.lists(st.integers()), st.integers(1, 10))
@@ -29,3 +29,8 @@ def test_an_address_leaves_out_what_says_nothing() -> None:
     assert address_with("/topics", fields, {}) == "/topics?q=a+b&page=3"
     assert address_with("/topics", fields, {"page": "", "all": 1}) == "/topics?q=a+b&all=1"
     assert address_with("/topics", {"q": ""}, {}) == "/topics"
+
+
+def test_the_beginning_of_a_list() -> None:
+    assert (head_of([1, 2, 3], 2).items, head_of([1, 2, 3], 2).more) == ((1, 2), 1)
+    assert (head_of([1, 2], 2).items, head_of([1, 2], 2).more) == ((1, 2), 0)

@@ -11,6 +11,7 @@ from oncelog_cli.documents.answer import Answer
 from oncelog_console.changes.change import ClusterChange, Desk, Facts, Preview
 from oncelog_console.commands import CommandLine, command
 from oncelog_console.plans import (
+    FACT_ITEMS,
     KEPT_S,
     LIFE_S,
     OF_SESSION_MAX,
@@ -20,6 +21,7 @@ from oncelog_console.plans import (
     PlanError,
     Plans,
     differences,
+    fact_text,
 )
 from oncelog_runtime.entropy import SeededEntropy
 
@@ -215,3 +217,10 @@ def test_not_every_difference_is_listed(world: World) -> None:
 def test_a_wrong_name_is_not_repeated_in_full(world: World) -> None:
     _, text = world.refusal(world.made(), typed="x" * 60_000)
     assert len(text) < 100
+
+
+def test_a_long_fact_is_cut_for_people() -> None:
+    assert fact_text((1, None, "a")) == "1, not known, a"
+    text = fact_text(tuple("x" * (FACT_ITEMS + 5)))
+    assert text.count("x") == FACT_ITEMS
+    assert text.endswith(", and 5 more")

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from oncelog_cli.documents.answer import Row
 from oncelog_console.actions import carried_out, planned
-from oncelog_console.changes.change import ChangeKind, FormError, RefusedError
+from oncelog_console.changes.change import ChangeKind, FormError, RefusedError, ShownColumn
 from oncelog_console.changes.kinds import KINDS, values_of
+from oncelog_console.listing import ListHead, head_of
 from oncelog_console.page import (
     BadRequestError,
     ChangeRoute,
@@ -33,6 +35,9 @@ SEEN_WITHIN_S = 3.0
 LOOK_S = 0.1
 OVERDUE_MS = 30_000
 """What does not show for so long is said to be overdue."""
+SHOWN_ROWS = 200
+"""So many rows of a table are shown, and so many facts, warnings and failures. The plan covers all
+of them."""
 CONFIRM_FIELDS = ("token", "typed")
 
 
@@ -54,6 +59,15 @@ class ChangesView:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownTable:
+    """A table of a plan is shown, its beginning at least."""
+
+    title: str
+    columns: Sequence[ShownColumn]
+    rows: ListHead[Row]
+
+
+@dataclass(frozen=True, slots=True)
 class PlanView:
     """A plan is shown, or what has become of it."""
 
@@ -62,8 +76,10 @@ class PlanView:
     state: str
     """It is "waiting", "expired", "under way", "void", "failed" or "done"."""
     left_ms: int
-    facts: Sequence[tuple[str, str]]
-    failures: Sequence[str]
+    tables: Sequence[ShownTable]
+    warnings: ListHead[str]
+    facts: ListHead[tuple[str, str]]
+    failures: ListHead[str]
     """These items failed, while others may have succeeded."""
     error: str = ""
     """Why it was not carried out just now."""
@@ -82,13 +98,22 @@ def plan_view(plan: Plan, left_s: float, now_ms: int, error: str = "") -> PlanVi
         for each in plan.answer.failures
     ]  # fmt: skip
     waits = plan.fate is Fate.DONE and not plan.arrived
+    facts = head_of(tuple(plan.seen.facts.items()), SHOWN_ROWS)
     return PlanView(
         plan,
         KINDS[plan.kind],
         state,
         int(left_s * 1000),
-        [(name, fact_text(value)) for name, value in plan.seen.facts.items()],
-        failures,
+        [
+            ShownTable(each.title, each.columns, head_of(each.rows, SHOWN_ROWS))
+            for each in plan.seen.tables
+        ],
+        head_of(plan.seen.warnings, SHOWN_ROWS),
+        ListHead(
+            tuple((name, fact_text(value)) for name, value in facts.items),
+            facts.more,
+        ),
+        head_of(failures, SHOWN_ROWS),
         error,
         waits,
         waits and now_ms - plan.ended_ms > OVERDUE_MS,

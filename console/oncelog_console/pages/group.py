@@ -246,6 +246,7 @@ def view_of(
     """Return the view of a group, from what was told of it and what is remembered."""
     rows = offset_rows(described, known, pending_offsets(pending, seen), now_ms)
     part = part_of(rows, looked.page, PAGE_ROWS)
+    looked = replace(looked, page=part.number)
     points: tuple[Point, ...] = () if known is None else tuple(known.lag)
     rebalances = () if known is None else tuple(known.rebalances)
     return GroupView(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oncelog_cli.documents.answer import Answer, Failure
@@ -114,7 +114,7 @@ def producers_of(asked: ProducersAsked, answer: Answer | None, seen: Snapshot) -
     )
     part = part_of(found, asked.page, PAGE_ROWS)
     return ProducersView(
-        asked,
+        replace(asked, page=part.number),
         part.items,
         len(found),
         part.pages,

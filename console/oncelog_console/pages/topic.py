@@ -1,18 +1,30 @@
-"""One topic is shown: partitions with the ends of every replica, settings, and who reads it."""
+"""One topic is shown: partitions with the ends of every replica, settings, and who reads it.
+
+The document's ``end_offset`` is the last stable offset: readers of what is committed come so far.
+High watermarks are asked for beside it, of the partitions that a page shows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from oncelog import TopicPartition
 from oncelog_cli.documents.answer import Failure
 from oncelog_cli.documents.groups import described_groups
 from oncelog_cli.documents.partitions import partition_row
 from oncelog_cli.documents.topics import described_topics
 from oncelog_console import commands
 from oncelog_console.listing import part_of
-from oncelog_console.page import BadRequestError, NotFoundError, Page, PageRoute, Visit
+from oncelog_console.page import (
+    ANSWER_MS,
+    BadRequestError,
+    NotFoundError,
+    Page,
+    PageRoute,
+    Visit,
+)
 from oncelog_console.snapshot import Snapshot
 
 PAGE_ROWS = 200
@@ -33,7 +45,7 @@ class ReplicaEnd:
     behind: int | None
     """So many records fewer than the one that has most."""
     percent: int
-    """Its end stands here between start and largest end, in steps of 2."""
+    """Its end stands here on the axis, in steps of 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,24 @@ class PartitionDetail:
     size_bytes: int | None
     """The leader's replica has this size."""
     replicas: tuple[ReplicaEnd, ...]
+    axis: tuple[int, int]
+    """The axis of its replicas goes from the first start to the largest end."""
+    high_watermark: int | None = None
+    """So far all in-sync replicas have it; None: its leader did not say."""
+
+    @property
+    def stable_percent(self) -> int | None:
+        """Return where the last stable offset stands on the axis; None: it is not known."""
+        return self._on_axis(self.row["end_offset"])
+
+    @property
+    def high_percent(self) -> int | None:
+        """Return where the high watermark stands on the axis; None: it is not known."""
+        return self._on_axis(self.high_watermark)
+
+    def _on_axis(self, offset: int | None) -> int | None:
+        start, largest = self.axis
+        return None if offset is None else max(0, min(percent(start, offset, largest), 100))
 
     @property
     def worst(self) -> tuple[bool, int, int]:
@@ -123,7 +153,9 @@ def partition_views(seen: Snapshot, described: Mapping[str, Any]) -> list[Partit
             for broker, each in replicas.items()
         )
         size = None if leader is None else leader.size_bytes
-        views.append(PartitionDetail(row, tuple(states.get(number, ())), size, ends))
+        views.append(
+            PartitionDetail(row, tuple(states.get(number, ())), size, ends, (start, largest))
+        )
     return views
 
 
@@ -146,12 +178,18 @@ async def show(visit: Visit) -> Page:
     (row,) = answer.document["topics"]
     views = sorted(partition_views(visit.seen, row), key=lambda view: view.worst)
     part = part_of(views, visit.number("page", 1, least=1, most=1_000_000), PAGE_ROWS)
+    shown = part.items
+    if tab == "partitions" and not visit.wants_document:
+        high = await high_watermarks(visit, name, shown)
+        shown = tuple(
+            replace(each, high_watermark=high.get(each.row["partition"])) for each in shown
+        )
     view = TopicDetail(
         name,
         row["topic_id"],
         row["internal"],
         tab,
-        part.items,
+        shown,
         len(views),
         part.number,
         part.pages,
@@ -161,6 +199,15 @@ async def show(visit: Visit) -> Page:
     )
     words = commands.command("topics describe", name, configs=every)
     return Page(name, "topic.html", view, words, answer, asked_ms=visit.seen.log_dirs.asked_ms)
+
+
+async def high_watermarks(
+    visit: Visit, name: str, shown: Sequence[PartitionDetail]
+) -> dict[int, int | None]:
+    """Ask the leaders of these partitions for their high watermarks; None: one did not say."""
+    led = [TopicPartition(name, each.row["partition"]) for each in shown if each.row["leader"] >= 0]
+    found = await visit.admin.list_offsets(led, "latest", timeout_ms=ANSWER_MS) if led else ()
+    return {each.partition.partition: each.offset for each in found}
 
 
 async def readers_of(visit: Visit, name: str) -> Readers:

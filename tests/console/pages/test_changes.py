@@ -12,7 +12,7 @@ import pytest_asyncio
 from oncelog import Admin, Producer, TopicPartition
 from oncelog_cli.documents.answer import Answer
 from oncelog_console.changes.kinds import KINDS
-from oncelog_console.pages.changes import OVERDUE_MS, plan_view
+from oncelog_console.pages.changes import OVERDUE_MS, SHOWN_ROWS, plan_view
 from oncelog_console.plans import Fate
 from support.changes import Workshop
 from support.cluster import Cluster
@@ -295,6 +295,27 @@ async def test_controls_lead_to_forms_that_are_filled_in(
             form = await browser.get(f"/changes/{unescape(path)}")
             assert form.status == 200, form.text
     assert found == CONTROLS
+
+
+@pytest.mark.slow
+async def test_a_plan_of_many_partitions_shows_some_and_covers_all(
+    cluster: Cluster, admin: Admin, browser: Browser
+) -> None:
+    count = SHOWN_ROWS + 50
+    await cluster.create_topic("orders", partitions=count)
+    every = {TopicPartition("orders", number): 0 for number in range(count)}
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send("orders", b"one", partition=count - 1)
+    await admin.alter_group_offsets("billing", every)
+    form = {"group": "billing", "place": "to_latest"}
+    shown = await browser.follow(await browser.post("/changes/reset-offsets", form))
+    assert len(re.findall("<td[^>]*>orders</td>", shown.text)) == SHOWN_ROWS
+    assert "50 more rows are not shown. The plan covers them too." in shown.text
+    action, fields = confirmation(shown, "billing")
+    await browser.follow(await browser.post(action, fields))
+    found = await admin.list_group_offsets("billing")
+    assert len(found) == count
+    assert found[TopicPartition("orders", count - 1)].offset == 1
 
 
 # ------------------------------------------------------------------------------ views

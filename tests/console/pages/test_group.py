@@ -168,6 +168,8 @@ def test_many_partitions_have_pages() -> None:
     first = view_of(looked(), described(*rows), (), Snapshot(), None, None, (), NOW)
     second = view_of(looked_of("g", {}, 2), described(*rows), (), Snapshot(), None, None, (), NOW)
     assert (first.pages, len(first.offsets), len(second.offsets)) == (2, PAGE_ROWS, 1)
+    beyond = view_of(looked_of("g", {}, 99), described(*rows), (), Snapshot(), None, None, (), NOW)
+    assert (beyond.looked.page, beyond.offsets) == (2, second.offsets), "it is the last page"
     assert second.offsets[0].row["lag"] == 0, "the least"
 
 

@@ -63,6 +63,8 @@ def test_many_producers_have_pages() -> None:
     answer = Answer({"producers": [row(0, number) for number in range(PAGE_ROWS + 1)]})
     view = producers_of(ProducersAsked("t", page=2), answer, Snapshot())
     assert (view.count, view.pages, len(view.rows)) == (PAGE_ROWS + 1, 2, 1)
+    beyond = producers_of(ProducersAsked("t", page=99), answer, Snapshot())
+    assert (beyond.asked.page, beyond.rows) == (2, view.rows), "it is the last page"
 
 
 async def test_the_document_is_that_of_the_command(

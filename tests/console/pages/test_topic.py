@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from oncelog import Admin, TopicPartition
+import re
+
+from oncelog import Admin, Producer, TopicPartition
 from oncelog_cli.documents.topics import described_topics
 from oncelog_console.pages.topic import percent
 from support.cluster import Cluster
@@ -27,6 +29,24 @@ async def test_the_document_is_that_of_the_command(
     assert "retention_ms" in page
     assert "segment_bytes" in page
     assert "No group has committed" in (await browser.get("/topics/orders?tab=consumers")).text
+
+
+async def test_an_open_transaction_keeps_the_last_stable_offset_below_the_high_watermark(
+    cluster: Cluster, browser: Browser
+) -> None:
+    await cluster.create_topic("orders")
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send("orders", b"plain")
+    async with Producer(cluster.bootstrap, transactional_id="billing") as producer:
+        async with producer.transaction():
+            for _ in range(3):
+                await producer.send("orders", b"open", partition=0)
+            page = await browser.until_page("/topics/orders", "</svg> 4 leads")
+            start, stable, high = re.findall(r'<td class="n">([\d,]+)</td>', page)[-3:]
+            assert (start, stable, high) == ("0", "1", "4")
+            assert '<line class="high" x1="51"' in page
+            assert '<line class="stable" x1="13"' in page, "a quarter of the axis"
+        await browser.until_page("/topics/orders", '<line class="stable" x1="51"')
 
 
 async def test_what_does_not_exist_is_not_found(browser: Browser) -> None:
