@@ -7,6 +7,8 @@ work, such as an option that is none, ends it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from oncelog.errors import ConfigurationError, HandshakeError
 from oncelog_cli.documents.answer import Answer
@@ -28,8 +30,9 @@ from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.tasks import Tasks
 
-GROUPS_A_TURN = 20
-"""So many groups are remembered before others have the loop."""
+PARTITIONS_A_TURN = 500
+"""So many partitions of groups are remembered before others have the loop; a group counts as one
+more."""
 STARTS_S = 1.0
 """The start waits so long for the first broker; pages are there afterwards in any case."""
 TRIES_AGAIN_S = 1.0
@@ -142,11 +145,18 @@ class Console:
             self._remembered = fact
             self._tasks.spawn("history", self._take(fact.value, fact.asked_ms))
 
+    async def remember(self, rows: Iterable[Mapping[str, Any]], asked_ms: int) -> None:
+        """Put rows of ``groups describe`` into the history, without holding the loop for long."""
+        left = PARTITIONS_A_TURN
+        for row in rows:
+            for count in self.history.seeing(row, asked_ms):
+                left -= count + 1
+                if left <= 0:
+                    await asyncio.sleep(0)
+                    left = PARTITIONS_A_TURN
+
     async def _take(self, answer: Answer, asked_ms: int) -> None:
-        """Put what groups were described as into the history, without holding the loop for long."""
-        for number, row in enumerate(answer.document["groups"]):
-            self.history.saw(row, asked_ms)
-            if number % GROUPS_A_TURN == GROUPS_A_TURN - 1:
-                await asyncio.sleep(0)
+        """Put what groups were described as, and which were not, into the history."""
+        await self.remember(answer.document["groups"], asked_ms)
         for failure in answer.failures:
             self.history.missed(failure.item, asked_ms)

@@ -26,6 +26,8 @@ POINTS_SPREAD = 24
 GROUPS_MAX = 200
 PARTITIONS_MAX = 5_000
 """With two series of 120 points each, so many partitions take 20 MB."""
+SLICE_PARTITIONS = 250
+"""So many partitions of a group are noted before others may have the loop."""
 REBALANCES_MAX = 120
 
 NEAR_MS = 600_000
@@ -356,6 +358,15 @@ class FigureHistory:
 
     def saw(self, row: Mapping[str, Any], now_ms: int) -> None:
         """Note a row of the document of ``groups describe``."""
+        for _ in self.seeing(row, now_ms):
+            pass
+
+    def seeing(self, row: Mapping[str, Any], now_ms: int) -> Iterator[int]:
+        """Note a row of the document of ``groups describe`` in slices, and yield after each how
+        many partitions it had.
+
+        When something newer was seen of the group between two slices, the rest is left out.
+        """
         offsets = {
             TopicPartition(item["topic"], item["partition"]): item for item in row["offsets"]
         }
@@ -367,13 +378,18 @@ class FigureHistory:
         group.lag.saw(now_ms, row["lag"])
         for tp in [tp for tp in group.partitions if tp not in offsets]:
             del group.partitions[tp]
-        for tp in list(offsets)[: self._partitions_max]:
+        for number, tp in enumerate(list(offsets)[: self._partitions_max]):
+            if number and number % SLICE_PARTITIONS == 0:
+                yield SLICE_PARTITIONS
+                if self._groups.get(row["group"]) is not group or group.seen_ms != now_ms:
+                    return
             history = group.partitions.get(tp)
             if history is None:
                 self._made += 1
                 points_max = POINTS_MAX - self._made % POINTS_SPREAD
                 history = group.partitions[tp] = PartitionHistory(self.keep_ms, points_max)
             history.saw(now_ms, offsets[tp]["lag"], offsets[tp]["end_offset"])
+        yield min(len(offsets), SLICE_PARTITIONS)
 
     def missed_all(self, now_ms: int) -> None:
         """Note that nobody answers: from here on nothing is known."""

@@ -146,6 +146,7 @@ class Visit:
             session.clients,
             lambda: seen_by(poller.seen, session.visible),
             self.console.clock.now_ms(),
+            self.console.browsing,
         )
 
     def control(self, kind: str, /, **values: object) -> Control | None:

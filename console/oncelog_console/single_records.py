@@ -20,10 +20,9 @@ async def first_records(
     clients: ClusterClients,
     at: Mapping[TopicPartition, int],
     *,
-    uncommitted: bool = False,
     within_s: float = WITHIN_S,
 ) -> dict[TopicPartition, Record]:
-    """Return the first record at or after an offset of each partition.
+    """Return the first committed record at or after an offset of each partition.
 
     A partition is left out when there is none, when it was not read in time, or when it is not one
     of the first ``PARTITIONS_MAX``. What may not be read is left out too.
@@ -37,7 +36,7 @@ async def first_records(
             asyncio.timeout(within_s),
             clients.consumer(
                 auto_offset_reset="earliest",
-                isolation_level="read_uncommitted" if uncommitted else "read_committed",
+                isolation_level="read_committed",
                 fetch_max_bytes=FETCH_BYTES,
                 fetch_max_wait_ms=WAIT_MS,
             ) as consumer,

@@ -10,6 +10,7 @@ import pytest
 from oncelog import Admin
 from oncelog_cli.documents.answer import Answer
 from oncelog_console.actions import Author, carried_out, planned
+from oncelog_console.browsing import Browsing
 from oncelog_console.changes.change import (
     ChangeKind,
     ClusterChange,
@@ -41,7 +42,7 @@ class World:
         self.goes_on.set()
         self.plans = Plans(SeededEntropy(1), lambda: 0.0, lambda: 0)
         clients = ClusterClients("nowhere:1")
-        self.desk = Desk(Admin("nowhere:1"), clients, Snapshot, 0)
+        self.desk = Desk(Admin("nowhere:1"), clients, Snapshot, 0, Browsing())
         self.kind = ChangeKind("raise", "Raise", "It rises.", (FormField("by", "By"),), self._parse)
 
     def _parse(self, values: Values, now_ms: int) -> Raise:

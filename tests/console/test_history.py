@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from oncelog import TopicPartition
 from oncelog_console.history import (
     POINTS_MAX,
+    SLICE_PARTITIONS,
     Behind,
     FigureHistory,
     PartitionHistory,
@@ -314,3 +315,19 @@ def test_a_trend_is_that_of_the_last_minutes() -> None:
     rising = [s * 10 for s in range(1_000)]
     found = list(series(*rising, *[rising[-1]] * 200))
     assert trend_of(found, NOW + 1_199 * 5 * S) == "steady"
+
+
+def test_a_large_group_is_noted_in_slices_and_not_over_what_is_newer() -> None:
+    history = FigureHistory(HISTORY_MS)
+    lags = range(2 * SLICE_PARTITIONS + 1)
+    assert list(history.seeing(row("g", *lags), NOW)) == [SLICE_PARTITIONS] * 3
+    known = history.of("g")
+    assert known is not None
+    assert [each.lag[-1].value for each in known.partitions.values()] == list(lags)
+    steps = history.seeing(row("g", *lags), NOW + 5 * S)
+    assert next(steps) == SLICE_PARTITIONS
+    history.saw(row("g", *[lag + 1 for lag in lags]), NOW + 6 * S)
+    assert list(steps) == []
+    assert [each.lag[-1] for each in known.partitions.values()] == [
+        Point(NOW + 6 * S, lag + 1) for lag in lags
+    ]

@@ -37,7 +37,11 @@ class Workshop:
         """Return what changes are looked at with, now."""
         console = self.console
         return Desk(
-            console.admin, console.clients, lambda: console.poller.seen, console.clock.now_ms()
+            console.admin,
+            console.clients,
+            lambda: console.poller.seen,
+            console.clock.now_ms(),
+            console.browsing,
         )
 
     async def plan(self, kind: str, **form: str) -> Plan:

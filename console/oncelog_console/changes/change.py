@@ -15,6 +15,7 @@ from typing import Any
 from oncelog import Admin, Record, TopicPartition
 from oncelog_cli.documents.answer import Answer, Failure, Row
 from oncelog_cli.documents.names import INTERNAL_PREFIX
+from oncelog_console.browsing import Browsing
 from oncelog_console.clients import ClusterClients
 from oncelog_console.commands import CommandLine
 from oncelog_console.rendering import segment
@@ -42,6 +43,8 @@ class Desk:
     seen: Callable[[], Snapshot]
     """It returns what is known of the cluster now."""
     now_ms: int
+    browsing: Browsing
+    """It reads what lies at an offset."""
     samples: bool = True
     """Whether records are read to be shown. It is not so when a plan is checked once more."""
 

@@ -39,7 +39,6 @@ from oncelog_console.changes.readers import groups_reading, open_transactions
 from oncelog_console.changes.topics import described, lines_of, sizes_of
 from oncelog_console.commands import CommandLine
 from oncelog_console.rendering import segment, size_text
-from oncelog_console.single_records import first_records
 from oncelog_protocol.errors import OncelogError
 
 DELIVERY_TIMEOUT_MS = 30_000
@@ -114,10 +113,19 @@ class ProduceRecord(TopicChange):
         if self.again is None:
             return self.record
         tp = TopicPartition(self.topic, self.again[0])
-        found = await first_records(desk.clients, {tp: self.again[1]}, uncommitted=True)
-        record = found.get(tp)
-        if record is None or record.offset != self.again[1]:
-            raise RefusedError(f"there is no record {tp}@{self.again[1]} to produce again")
+        name = f"{tp}@{self.again[1]}"
+        try:
+            found = await desk.browsing.one(desk.clients, tp, self.again[1])
+        except CommandError as error:
+            raise RefusedError(str(error)) from None
+        if found is None:
+            raise RefusedError(f"there is no record {name} to produce again")
+        record, state = found
+        if not isinstance(record, Record):
+            raise RefusedError(
+                f"{name} is the end of a transaction, a {state} marker, and no record: brokers"
+                " alone write it, and there is nothing to produce again"
+            )
         return InputRecord(record.value, record.key, tuple(record.headers), self.record.partition)
 
     async def carry_out(self, desk: Desk, seen: Preview) -> Answer:

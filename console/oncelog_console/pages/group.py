@@ -288,7 +288,7 @@ async def show(visit: Visit) -> Page:
         if described is None:
             history.missed(name, now_ms)
         else:
-            history.saw(described, now_ms)
+            await visit.console.remember([described], now_ms)
     if described is not None:
         failures += await unknown_ends(visit, described)
     log, visible = visit.console.group_logs.look(name), visit.session.visible

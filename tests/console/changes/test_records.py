@@ -90,6 +90,19 @@ async def test_a_record_is_produced_again(shop: Workshop, cluster: Cluster) -> N
         await shop.plan("produce-record", topic="orders", again="1@7")
 
 
+async def test_the_end_of_a_transaction_is_not_produced_again(
+    shop: Workshop, cluster: Cluster
+) -> None:
+    await cluster.create_topic("orders")
+    producer = Producer(cluster.bootstrap, transactional_id="x")
+    async with producer, producer.transaction():
+        await producer.send("orders", b"paid")
+    with pytest.raises(RefusedError, match=r"orders-0@1 is the end of a transaction, a COMMIT"):
+        await shop.plan("produce-record", topic="orders", again="0@1")
+    with pytest.raises(RefusedError, match="there is no 9"):
+        await shop.plan("produce-record", topic="orders", again="9@0")
+
+
 async def test_a_topic_that_has_grown_voids_the_plan(
     shop: Workshop, cluster: Cluster, admin: Admin
 ) -> None:
