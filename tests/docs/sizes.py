@@ -24,6 +24,7 @@ EXTRAS = (
     "demo",
     "spark",
     "arrow",
+    "json",
     "lz4",
     "zstd",
     "testing",

@@ -6,12 +6,15 @@ Rules
   with true or false.
 * Things of different kinds are neither equal nor less nor more; ``null``, lists and objects are
   equal to nothing.
+* JSON is what Python's ``json`` takes for it. Where msgspec is installed (``oncelog[json]``) it
+  reads first: what it takes is the same, and what it refuses is for ``json`` to judge.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final
 
 from oncelog_cli.where.tree import Operator, Step
@@ -29,8 +32,26 @@ _scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once
 Comparison = Callable[[Any, Any], bool]
 
 
+@cache
+def fast_reader() -> Callable[[bytes], Any] | None:
+    """Return what reads JSON some three times as fast as Python; None: it is not installed."""
+    try:
+        from msgspec.json import Decoder
+    except ImportError:
+        return None
+    return Decoder().decode
+
+
 def json_of(data: bytes) -> Any:
     """Return the document that bytes hold as JSON in UTF-8; MISSING if they hold none."""
+    fast = fast_reader()
+    if fast is not None:
+        try:
+            return fast(data)
+        except Exception:
+            # Older releases of msgspec have no base of errors in common. It refuses NaN, numbers
+            # that are too large and halves of surrogate pairs, all of which Python takes.
+            pass
     try:
         text = data.decode()
         try:

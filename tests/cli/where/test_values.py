@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from oncelog_cli.where.tree import Operator
-from oncelog_cli.where.values import MISSING, at_path, comparison_of, json_of, path_reader
+from oncelog_cli.where.values import (
+    MISSING,
+    at_path,
+    comparison_of,
+    fast_reader,
+    json_of,
+    path_reader,
+)
+from support.where_trees import encoded
 
 
 @pytest.mark.parametrize(
@@ -50,3 +62,55 @@ def test_places_in_documents() -> None:
         assert path_reader(path)(document) is MISSING
     for data in (b"", b"\xff", b"nonsense", b'{"a": 1} 2', b"9" * 5000):
         assert json_of(data) is MISSING
+
+
+def by_python(data: bytes) -> str:
+    """Return what Python reads, written so that types, members' order and NaN are compared."""
+    try:
+        return repr(json.loads(data.decode()))
+    except (ValueError, RecursionError):
+        return "nothing"
+
+
+PIECES = [
+    *(b'{ } [ ] , : " \\ / - . 0 1 e E+ 99999999999999999999 true nul null NaN Infinity'.split()),
+    *(
+        b" ",
+        b"\n",
+        b"\t",
+        b"\xff",
+        b"\x00",
+        b"\xc3\xa4",
+        b'"a"',
+        b'"\\u0061"',
+        b'"\\ud800"',
+        b"\\n",
+    ),
+]
+anything = st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join)
+numbers = st.from_regex(r"\A-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?\Z").map(str.encode)
+
+
+@given(st.one_of(encoded, anything, numbers))
+@example(b'{"a": 1, "b": 2, "a": 3}')
+@example(b"[18446744073709551616, -9223372036854775809]")
+@example(b"9" * 5000)
+@example(b"[1e400, NaN, -0, -0.0, 5e-324]")
+@example(b'["\\ud83d\\ude00", "\\ud83d", "\xed\xa0\x80"]')
+@example(b"\xef\xbb\xbf1")
+@example(b"[" * 5000)
+def test_json_is_what_python_takes_for_it(data: bytes) -> None:
+    found = json_of(data)
+    assert ("nothing" if found is MISSING else repr(found)) == by_python(data)
+
+
+def test_json_is_read_with_msgspec_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fast_reader() is not None
+    monkeypatch.setitem(sys.modules, "msgspec.json", None)
+    fast_reader.cache_clear()
+    try:
+        assert fast_reader() is None
+        assert json_of(b'{"a": [1]}') == {"a": [1]}
+        assert json_of(b"no") is MISSING
+    finally:
+        fast_reader.cache_clear()
