@@ -32,11 +32,13 @@ _GROUP_KEYS: Mapping[int, tuple[str, tuple[str, ...]]] = {
     1: ("offset", ("group", "topic", "partition")),
     2: ("group", ("group",)),
     3: ("pending_offset", ("group", "topic", "partition", "producer_id")),
+    4: ("departed_member", ("group", "member_id")),
 }
 _GROUP_VALUES: Mapping[int, tuple[str, ...]] = {
     1: _fields("version offset leader_epoch metadata commit_timestamp"),
     2: _fields("version generation_id protocol_type protocol_name leader state_timestamp members"),
     3: _fields("version producer_epoch offset leader_epoch metadata timestamp"),
+    4: _fields("version generation_id"),
 }
 _TXN_KEYS: Mapping[int, tuple[str, tuple[str, ...]]] = {
     1: ("transactional_id", ("transactional_id",)),

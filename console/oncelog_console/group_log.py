@@ -75,6 +75,8 @@ class GroupFacts:
             if said is not None:
                 self._began(said["state_timestamp"], said["generation_id"], len(said["members"]))
             return
+        if about["type"] == "departed_member":
+            return  # the next generation tells how many are left
         tp = TopicPartition(about["topic"], about["partition"])
         if about["type"] == "pending_offset":
             where = (tp, about["producer_id"])

@@ -73,6 +73,12 @@ def test_a_generation_with_its_members() -> None:
     assert (key["producer_id"], value["offset"]) == (77, 8)
 
 
+def test_a_member_that_has_gone() -> None:
+    key, value = shown(OFFSETS_TOPIC, groups.departed_record("g", "m1", 3))
+    assert key == {"type": "departed_member", "group": "g", "member_id": "m1"}
+    assert value == {"version": 0, "generation_id": 3}
+
+
 def test_ordinals() -> None:
     key, value = shown(TRANSACTIONS_TOPIC, transactions.ordinals_record(7))
     assert key == {"type": "ordinals"}

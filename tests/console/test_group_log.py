@@ -47,6 +47,7 @@ def test_commits_generations_and_pending_offsets_of_one_group() -> None:
         (key(2, "g"), generation(4, NOW + 3, 1)),
         (key(1, "g", "t", 0), committed(7, NOW + 9)),
         (key(3, "g", "t", 1, 66), pending(12, NOW + 4)),
+        (key(4, "g", "m"), key(0, 3)),
         (key(9, "g"), b"of a newer release"),
         (b"\xc1g", b""),
         (None, b""),

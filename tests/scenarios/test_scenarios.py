@@ -42,6 +42,7 @@ TOLD_OTHERWISE = [
     ("retry_at_the_next_leader", "log.remember_producers", "produce t-0 b to=1 producer=7/0/1"),
     ("retry_at_the_next_leader", "log.compare_content", "produce t-0 x to=1 producer=7/0/1"),
     ("coordinator_failover", "coordinator.wait_for_load", "committed g"),
+    ("member_leaves_as_the_coordinator_dies", "coordinator.departures_are_durable", "group g"),
     ("zombie_member", "coordinator.fence_generation", "commit ann"),
     ("stalled_disk", "give_way_when_stalled", "produce t-0 b within=6s"),
 ]

@@ -1,4 +1,4 @@
-"""Invariants of consumer groups are checked on what is durable of them: [I18], [I19], [I20], [I22].
+"""Invariants of consumer groups are checked on what is durable: [I18], [I19], [I20], [I22], [I29].
 
 Every generation of a group is a record of the internal topic before any member hears of it, so the
 committed records, in their order, are the history of all groups, whoever coordinated them.
@@ -8,7 +8,8 @@ committed records, in their order, are the history of all groups, whoever coordi
   left out because its owner still has to give it up;
 - [I20]: in a cooperative group nobody is given what another member of the generation still owns, by
   the newest claim of all;
-- [I22]: durable generations do not go back while a group exists.
+- [I22]: durable generations do not go back while a group exists;
+- [I29]: a member that has gone is in no generation any more.
 
 [I21] is the broker's own, always on (``coordinator/group/invariants.py``).
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from oncelog_broker.coordinator.group.records import (
+    DepartedFact,
     GroupFact,
     SavedGroup,
     SavedMember,
@@ -45,12 +47,14 @@ class GroupInvariants:
     def __init__(self) -> None:
         self.generations: dict[str, int] = {}
         """The durable generation of each group."""
+        self._gone: dict[str, set[str]] = {}
+        """Who has gone from each group, and was not forgotten yet."""
         self._taken: dict[TopicPartition, tuple[CompactedCanon, int]] = {}
 
     def check(self, truths: Mapping[TopicPartition, Truth]) -> None:
         """Look at the records that have come in since the last call.
 
-        :raises InvariantViolation: [I18], [I19], [I20] or [I22].
+        :raises InvariantViolation: [I18], [I19], [I20], [I22] or [I29].
         """
         for name, truth in truths.items():
             canon = truth.canon
@@ -58,6 +62,7 @@ class GroupInvariants:
                 continue
             before, count = self._taken.get(name, (canon, 0))
             if before is not canon:
+                self._gone.clear()
                 self.generations.clear()  # records were lost where that is permitted
                 count = 0
             offsets = canon.offsets
@@ -69,6 +74,8 @@ class GroupInvariants:
                     fact = decode_record(CoordinatorRecord(record.key, record.value))
                     if isinstance(fact, GroupFact):
                         self.take(fact, _partitions(truths))
+                    elif isinstance(fact, DepartedFact):
+                        self.take_departure(fact)
             self._taken[name] = canon, len(offsets)
 
     def take(self, fact: GroupFact, partitions: Mapping[str, int]) -> None:
@@ -76,13 +83,22 @@ class GroupInvariants:
         saved = fact.saved
         if saved is None:
             self.generations.pop(fact.group, None)
+            self._gone.pop(fact.group, None)
             return
         before = self.generations.get(fact.group, -1)
         if saved.generation < before:
             _fail("I22", fact, f"generation {saved.generation} follows {before}")
         self.generations[fact.group] = saved.generation
+        back = self._gone.get(fact.group, set()).intersection(m.member_id for m in saved.members)
+        if back:
+            _fail("I29", fact, f"{min(back)} is a member, and had gone")
         if saved.protocol_type == PROTOCOL_TYPE and saved.members:
             _check_assignments(fact, saved, partitions)
+
+    def take_departure(self, fact: DepartedFact) -> None:
+        """Take one departure; that it is taken back makes nobody a member again."""
+        if fact.generation is not None:
+            self._gone.setdefault(fact.group, set()).add(fact.member_id)
 
 
 def _check_assignments(fact: GroupFact, saved: SavedGroup, partitions: Mapping[str, int]) -> None:

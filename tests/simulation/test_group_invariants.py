@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.coordinator.group.records import GroupFact, SavedGroup, SavedMember
+from oncelog_broker.coordinator.group.records import (
+    DepartedFact,
+    GroupFact,
+    SavedGroup,
+    SavedMember,
+)
 from oncelog_protocol.consumer_protocol import (
     ConsumerAssignment,
     ConsumerSubscription,
@@ -45,15 +50,22 @@ def generation(
     return GroupFact("g", SavedGroup(number, "consumer", protocol, leader, 0, tuple(saved)))
 
 
-def take(*facts: GroupFact) -> None:
+def take(*facts: GroupFact | DepartedFact) -> None:
     invariants = GroupInvariants()
     for fact in facts:
-        invariants.take(fact, COUNTS)
+        if isinstance(fact, DepartedFact):
+            invariants.take_departure(fact)
+        else:
+            invariants.take(fact, COUNTS)
+
+
+def gone(member: str, generation: int | None) -> DepartedFact:
+    return DepartedFact("g", member, generation)
 
 
 EMPTY = GroupFact("g", SavedGroup(2, "consumer", None, None, 0, ()))
 
-GOOD = {
+GOOD: dict[str, list[GroupFact | DepartedFact]] = {
     "shared out": [generation(1, {"a": ("x0", ""), "b": ("x1", "")})],
     "one has nothing": [generation(1, {"a": ("x0 x1", ""), "b": ("", "")})],
     "left out until it is given up": [
@@ -71,6 +83,12 @@ GOOD = {
         generation(1, {"a": ("x0 x1", "")}),
         generation(1, {"a2": ("x0 x1", "")}),
     ],
+    "a member has gone and another has come": [
+        generation(1, {"a": ("x0 x1", "")}),
+        gone("a", 1),
+        generation(2, {"b": ("x0 x1", "")}),
+        gone("a", None),
+    ],
     "begun anew after its end": [
         generation(7, {"a": ("x0 x1", "")}),
         EMPTY._replace(saved=None),
@@ -84,7 +102,7 @@ def test_what_may_be(name: str) -> None:
     take(*GOOD[name])
 
 
-BAD = {
+BAD: dict[str, tuple[str, list[GroupFact | DepartedFact]]] = {
     "two owners": ("I18", [generation(1, {"a": ("x0 x1", ""), "b": ("x1", "")})]),
     "not subscribed": ("I19", [generation(1, {"a": ("x0 x1 y0", "")})]),
     "left out": ("I19", [generation(1, {"a": ("x0", ""), "b": ("", "")})]),
@@ -95,6 +113,16 @@ BAD = {
     "handed over before it is given up": (
         "I20",
         [generation(2, {"a": ("x0", "x0 x1"), "b": ("x1", "")}, COOPERATIVE)],
+    ),
+    "a member is back that had gone": (
+        "I29",
+        [
+            generation(1, {"a": ("x0 x1", "")}),
+            gone("a", 1),
+            generation(2, {"b": ("x0 x1", "")}),
+            gone("a", None),
+            generation(3, {"a": ("x0 x1", "")}),
+        ],
     ),
     "generations go back": (
         "I22",

@@ -499,10 +499,12 @@ class Player:
         )
 
 
-def durable(shard: GroupShard) -> dict[str, tuple[SavedGroup | None, dict[Any, Any]]]:
+def durable(
+    shard: GroupShard,
+) -> dict[str, tuple[SavedGroup | None, dict[Any, Any], dict[str, int]]]:
     """Return what a shard has learned by replay."""
     return {
-        group_id: (group.saved, dict(group.offsets))
+        group_id: (group.saved, dict(group.offsets), dict(group.departures.durable))
         for group_id, group in sorted(shard.groups.items())
-        if group.saved is not None or group.offsets
+        if group.saved is not None or group.offsets or not group.departures.is_nothing
     }

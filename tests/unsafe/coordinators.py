@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from oncelog_broker.coordinator.ports import PartitionWriter
@@ -69,6 +69,14 @@ class AnybodyCommits(CoordinatorSafeguards):
         return None
 
 
+class DeparturesForgotten(CoordinatorSafeguards):
+    """Who has gone from a generation is known to nobody but the coordinator, until the next one."""
+
+    def departures(self, records: Sequence[CoordinatorRecord]) -> Sequence[CoordinatorRecord]:
+        """Return nothing."""
+        return ()
+
+
 class UnstableTold(CoordinatorSafeguards):
     """Everybody is told the last committed offset."""
 
@@ -131,6 +139,7 @@ UNSAFE: dict[str, CoordinatorSafeguards] = {
     "fence_generation": AnybodyCommits(),
     "replies_wait_for_commit": AppendsAnswered(),
     "outsiders_wait_for_barrier": NoBarrier(),
+    "departures_are_durable": DeparturesForgotten(),
     "require_stable": UnstableTold(),
     "bump_epoch_per_txn": EpochsStay(),
     "prepare_before_markers": MarkersBeforeDecision(),

@@ -6,7 +6,7 @@ it stands. Tests hand in others, to see that the promise breaks: ``tests/unsafe`
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from oncelog_broker.coordinator.ports import PartitionWriter
@@ -47,6 +47,11 @@ class CoordinatorSafeguards:
         """Return who commits offsets, once checked: a commit counts only in the generation and
         under the member id of the group as it is now."""
         return check(group, request)
+
+    def departures(self, records: Sequence[CoordinatorRecord]) -> Sequence[CoordinatorRecord]:
+        """Return what is written of members that have gone, before the next generation is [N103]:
+        the next coordinator must not wait for them."""
+        return records
 
     def stable(self, required: bool) -> bool:
         """Return whether an offset that an open transaction may replace is withheld [K9]."""

@@ -193,7 +193,8 @@ class LeavingMemberResponse:
 
 @dataclass(slots=True)
 class LeaveGroupResponse:
-    """Its whole-request errors are GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID."""
+    """Its whole-request errors are GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID. After
+    COORDINATOR_NOT_AVAILABLE and REQUEST_TIMED_OUT the members may have left."""
 
     error_code: Int16 = 0
     error_message: Text | None = None

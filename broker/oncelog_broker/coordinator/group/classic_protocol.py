@@ -29,7 +29,7 @@ from oncelog_broker.coordinator.group.members import (
     owes_partitions,
     wants_the_same,
 )
-from oncelog_broker.coordinator.group.records import SavedGroup, group_record
+from oncelog_broker.coordinator.group.records import SavedGroup
 from oncelog_broker.coordinator.group.rounds import Rounds
 from oncelog_broker.coordinator.group.states import RULES, GroupState, Rejoin
 from oncelog_broker.coordinator.result import Result
@@ -229,7 +229,7 @@ class ClassicProtocol:
                 group.set_offer(member, earlier)
             self._rounds.watch(group, member)
 
-        return Result([group_record(group.group_id, record)], None, committed, failed)
+        return Result(self._rounds.to_save(group, record), None, committed, failed)
 
     @staticmethod
     def _fence(group: Group, member: Member) -> None:
@@ -297,7 +297,7 @@ class ClassicProtocol:
                 self._rounds.refuse_syncs(group, _as_retriable(code))
                 self._rounds.begin_soon(group, f"assignments were not saved, error {code}")
 
-        return Result([group_record(group.group_id, saved)], None, committed, failed)
+        return Result(self._rounds.to_save(group, saved), None, committed, failed)
 
     def _assign(self, group: Group, saved: SavedGroup) -> None:
         """Give the assignments, which are durable now, to their members."""
@@ -343,7 +343,9 @@ class ClassicProtocol:
             self._rounds.watch(group, member)
 
     def leave(self, group: Group, request: LeaveGroupRequest) -> Result[LeaveGroupResponse]:
-        """Answer for each member; the rest rebalances."""
+        """Answer for each member once it is durable that it has left; the rest rebalances at once.
+        If that cannot be written now, the caller is told, and the members have left for all that: a
+        repeated call finds them unknown."""
         answers = []
         left: list[str] = []
         for leaving in request.members:

@@ -1,8 +1,9 @@
 """A group has members, a generation and offsets; some of that is durable, the rest is not. Pure.
 
-Two kinds of facts are kept apart. ``saved``, ``offsets`` and ``pending_offsets`` are durable and
-change only by the shard's ``replay``. The rest (state, members, leader, who waits) is
-memory: a new coordinator builds it from ``saved``. In a stable group both say the same.
+Two kinds of facts are kept apart. ``saved``, ``offsets``, ``pending_offsets`` and what is durable
+of ``departures`` change only by the shard's ``replay``. The rest (state, members, leader, who
+waits) is memory: a new coordinator builds it from ``saved``, without who has gone since. In a
+stable group both say the same.
 
 Members are kept in the order in which they joined: the first one leads.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from oncelog_broker.coordinator.group.departures import Departures
 from oncelog_broker.coordinator.group.members import (
     Caller,
     Member,
@@ -58,6 +60,7 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None
         """These topics are subscribed to by members of the consumer protocol; None when unknown."""
         self.saved: SavedGroup | None = None
+        self.departures = Departures(group_id)
         self.offsets: dict[TopicPartition, OffsetRecord] = {}
         self.pending_offsets: dict[TopicPartition, dict[int, PendingOffset]] = {}
         """Offsets in open transactions stand here by producer id, in the order in which they
@@ -75,11 +78,13 @@ class Group:
     def replay(self, saved: SavedGroup) -> None:
         """Take over a generation that has become durable."""
         self.saved = saved
+        self.departures.replay_generation(saved)
 
     def replay_deletion(self, *, is_loaded: bool) -> None:
         """Forget the durable generation, as its record was deleted. If no members are left, the
         group was deleted: a new group of this name begins anew."""
         self.saved = None
+        self.departures.replay_generation(None)
         if is_loaded and self.state is GroupState.EMPTY:
             self.generation, self.protocol_type = 0, None
 
@@ -88,23 +93,32 @@ class Group:
         group = Group(self.group_id, now_ms)
         group.saved, group.offsets = self.saved, self.offsets
         group.pending_offsets = self.pending_offsets
+        group.departures = self.departures.anew()
         return group
 
-    def restore(self) -> None:
-        """Build memory from what is durable, once everything was replayed."""
+    def restore(self, now_ms: int) -> int:
+        """Build memory from what is durable, once everything was replayed. Who has gone is no
+        member; the next one leads if the leader has gone. Return how many have gone."""
         saved = self.saved
         if saved is None or self.state is not GroupState.EMPTY or self.generation:
-            return
+            return 0
         self.generation = saved.generation
         self.protocol_type = saved.protocol_type
         self.protocol_name = saved.protocol_name
         self.state_timestamp_ms = saved.state_timestamp_ms
         for entry in saved.members:
-            self.add(restored(entry, saved.protocol_name))
-        self.leader = saved.leader
+            if not self.departures.is_gone(entry.member_id):
+                self.add(restored(entry, saved.protocol_name))
+        if saved.leader is None or saved.leader in self.members:
+            self.leader = saved.leader
         if self.members:
             self.state = GroupState.STABLE
+        elif saved.members:
+            # It is empty since now, for all that is known: offsets begin to expire.
+            self.generation += 1
+            self.protocol_name, self.state_timestamp_ms = None, now_ms
         self.subscribed_topics = self._subscribed_topics()
+        return len(saved.members) - len(self.members)
 
     @property
     def is_nothing(self) -> bool:
@@ -112,6 +126,7 @@ class Group:
         return (
             self.state is GroupState.EMPTY
             and self.saved is None
+            and self.departures.is_nothing
             and not (self.members or self.pending or self.offsets or self.pending_offsets)
         )
 
@@ -250,6 +265,7 @@ class Group:
     def add(self, member: Member) -> None:
         """Add a member; the first one leads."""
         self.members[member.member_id] = member
+        self.departures.came(member)
         if member.group_instance_id is not None:
             self.static[member.group_instance_id] = member.member_id
         if self.leader is None:
@@ -265,6 +281,7 @@ class Group:
     def remove(self, member: Member) -> None:
         """Remove a member; if it led, the oldest of the others does. It waits for nothing now."""
         del self.members[member.member_id]
+        self.departures.removed(member)
         self.pending_sync.pop(member.member_id, None)
         if member.group_instance_id is not None:
             self.static.pop(member.group_instance_id, None)

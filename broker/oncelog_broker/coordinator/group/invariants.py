@@ -8,7 +8,8 @@ remembers it).
   pending id; a member owes a SyncGroup only while it is a member;
 - callers in JoinGroup are counted right; nobody waits in SyncGroup but in CompletingRebalance;
 - in Stable there is a protocol, and what is durable names this generation, these members and their
-  assignments ([I21]: a new coordinator would go on with the same);
+  assignments ([I21]: a new coordinator would go on with the same). Who has gone since is named too
+  for a moment, when a coordinator has read the group and is about to begin a round [N103];
 - generations do not go back [I22];
 - the state can be left by a timer [B28]: a round by its own, a member that is not parked by its
   session.
@@ -101,9 +102,14 @@ def _check_stable(group: Group) -> None:
     if saved is None or saved.generation != group.generation:
         _fail(group, f"generation {group.generation} is not durable")
         return
-    if group.protocol_name is None or saved.leader != group.leader:
+    has_led = saved.leader is not None and group.departures.is_gone(saved.leader)
+    if group.protocol_name is None or (saved.leader != group.leader and not has_led):
         _fail(group, f"leader {group.leader}, durable is {saved.leader}")
-    durable = {member.member_id: member.assignment for member in saved.members}
+    durable = {
+        member.member_id: member.assignment
+        for member in saved.members
+        if not group.departures.is_gone(member.member_id)
+    }
     live = {member.member_id: member.assignment for member in group.members.values()}
     if durable != live:
         _fail(group, f"members {sorted(live)}, durable are {sorted(durable)}, or assigned else")

@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` holds three kinds of facts, as msgpack arrays. Pure.
+"""``__consumer_offsets`` holds four kinds of facts, as msgpack arrays. Pure.
 
 ========  =================================  =====================================================
 fact      key                                value
@@ -12,6 +12,8 @@ group     [2, group]                         [0, generation, protocol_type, prot
                                              subscription, assignment]
 pending   [3, group, topic, partition,       [0, producer_epoch, offset, leader_epoch, metadata,
           producer_id]                       timestamp, topic_id]
+departed  [4, group, member_id]              [0, generation]: the member has gone from this one,
+                                             which means nothing if another is saved
 ========  =================================  =====================================================
 
 A value begins with its version; a reader takes newer ones and ignores what it does not know. No
@@ -34,6 +36,7 @@ from oncelog_protocol.types import TopicPartition
 OFFSET_KEY = 1
 GROUP_KEY = 2
 PENDING_KEY = 3
+DEPARTED_KEY = 4
 VALUE_VERSION = 0
 
 _OFFSET_FIELDS = 6
@@ -116,8 +119,15 @@ class PendingFact(NamedTuple):
     pending: PendingOffset | None
 
 
+class DepartedFact(NamedTuple):
+    """It is a decoded record of a departure; ``generation`` None takes it back."""
+
+    group: str
+    member_id: str
+    generation: int | None
+
+
 _pack = msgpack.Packer().pack
-_unpack = msgpack.unpackb
 _unpack = msgpack.unpackb
 
 
@@ -162,9 +172,16 @@ def pending_record(
     return CoordinatorRecord(key, value)
 
 
+def departed_record(group: str, member_id: str, generation: int | None) -> CoordinatorRecord:
+    """Return the record of a member that has gone from a saved generation; None takes it back."""
+    key = _pack([DEPARTED_KEY, group, member_id])
+    value = None if generation is None else _pack([VALUE_VERSION, generation])
+    return CoordinatorRecord(key, value)
+
+
 def decode_record(
     record: CoordinatorRecord,
-) -> OffsetFact | GroupFact | PendingFact | None:
+) -> OffsetFact | GroupFact | PendingFact | DepartedFact | None:
     """Decode one record; return None for a key of a type that this release does not know.
 
     :raises RecordFormatError: the bytes are no such record.
@@ -187,6 +204,8 @@ def decode_record(
             return GroupFact(group, None if record.value is None else _group_value(record.value))
         if kind == PENDING_KEY:
             return _pending_fact(key, record.value)
+        if kind == DEPARTED_KEY:
+            return _departed_fact(key, record.value)
         if type(kind) is not int:
             raise RecordFormatError("a key begins with a number")
         return None
@@ -218,6 +237,16 @@ def _pending_fact(key: Any, value: bytes | None) -> PendingFact:
         pending = PendingOffset(*_unpack(value)[1:_PENDING_FIELDS])
         _check_types(tuple(pending), (int, int, int, str, int, str))
     return PendingFact(group, TopicPartition(topic, partition), producer_id, pending)
+
+
+def _departed_fact(key: Any, value: bytes | None) -> DepartedFact:
+    _, group, member_id = key
+    _check_types((group, member_id), (str, str))
+    generation = None
+    if value is not None:
+        generation = _unpack(value)[1]
+        _check_types((generation,), (int,))
+    return DepartedFact(group, member_id, generation)
 
 
 def _group_value(value: bytes) -> SavedGroup:

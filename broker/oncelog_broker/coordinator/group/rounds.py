@@ -7,6 +7,10 @@ out, static ones stay until their session ends). In CompletingRebalance the lead
 assignments, which are written down. Then everybody's SyncGroup is answered, and the group is
 Stable.
 
+A member of the saved generation that goes meanwhile is written down at once, so that the next
+coordinator does not wait for it [N103]. What is not written, as the log takes nothing at the
+moment, is written again and again until the next generation is.
+
 It follows Kafka's ``GroupMetadataManager``. It is more exact in one point: a static member that is
 away neither gets its session extended by a round, nor is it thrown out for not asking for an
 assignment.
@@ -20,7 +24,7 @@ from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.invariants import GroupInvariantError, check_group
 from oncelog_broker.coordinator.group.members import Member
-from oncelog_broker.coordinator.group.records import group_record
+from oncelog_broker.coordinator.group.records import SavedGroup, group_record
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.group.timer_keys import (
     again_key,
@@ -29,7 +33,8 @@ from oncelog_broker.coordinator.group.timer_keys import (
     sync_key,
 )
 from oncelog_broker.coordinator.ports import Timers
-from oncelog_broker.coordinator.result import Result
+from oncelog_broker.coordinator.result import CoordinatorRecord, Result
+from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_protocol.errors import (
     CoordinatorNotAvailableError,
     RebalanceInProgressError,
@@ -42,7 +47,12 @@ from oncelog_runtime.structured_logging import get_logger
 logger = get_logger(__name__)
 
 SAVE_AGAIN_MS = 1_000
-"""The record of an empty group that was refused is written again after this pause."""
+"""The record of an empty group, or of who has gone, that was refused is written again after this
+pause."""
+
+DEPARTED_BYTES_MAX = 64 * 1024
+"""So many bytes of departures, or of their tombstones, are written with one batch; the rest
+follows."""
 
 _STABLE = GroupState.STABLE
 _PREPARING = GroupState.PREPARING_REBALANCE
@@ -64,12 +74,14 @@ class Rounds:
         timers: Timers,
         config: GroupConfig,
         clock: WallClock,
+        safeguards: CoordinatorSafeguards,
         on_change: Callable[[Group], None],
         on_broken: Callable[[Group, GroupInvariantError], None],
     ) -> None:
         self._timers = timers
         self._config = config
         self._clock = clock
+        self._safeguards = safeguards
         self._on_change = on_change
         self._on_broken = on_broken
 
@@ -123,7 +135,7 @@ class Rounds:
         if group.state is not _PREPARING:
             return Result()
         if not (group.has_new_member and remaining_ms):
-            return self._complete(group)
+            return self._time_is_over(group)
         group.wait_for_more()
         next_ms = min(self._config.group_initial_rebalance_delay_ms, remaining_ms)
         self._wait_for_more(group, next_ms, max(remaining_ms - delay_ms, 0))
@@ -144,7 +156,10 @@ class Rounds:
 
     def _wait_for_joins(self, group: Group) -> None:
         timeout_ms = group.rebalance_timeout_ms
-        self._set(group, join_key(group.group_id), timeout_ms, lambda: self._complete(group))
+        self._set(group, join_key(group.group_id), timeout_ms, lambda: self._time_is_over(group))
+
+    def _time_is_over(self, group: Group) -> Result[None]:
+        return self._with_departures(group, self._complete(group))
 
     def _complete(self, group: Group) -> Result[None]:
         """Complete the round: all have joined, or the others have had their time."""
@@ -192,16 +207,49 @@ class Rounds:
         logger.info("group_empty", group=group.group_id, generation=group.generation)
         if not self.check(group):
             return Result()
-        record = group_record(group.group_id, group.to_save({}))
 
         def failed(code: int) -> None:
             # A new coordinator would take the members of old for alive, until their sessions end.
-            def again() -> Result[None]:
-                return self._save_empty(group) if group.state is _EMPTY else Result()
+            self._save_again(group, SAVE_AGAIN_MS)
 
-            self._set(group, again_key(group.group_id), SAVE_AGAIN_MS, again)
+        return Result(self.to_save(group, group.to_save({})), None, None, failed)
 
-        return Result([record], None, None, failed)
+    def to_save(self, group: Group, saved: SavedGroup) -> list[CoordinatorRecord]:
+        """Return the records of a generation: its own, and tombstones of who has gone from former
+        ones."""
+        taken_back = group.departures.to_take_back(DEPARTED_BYTES_MAX)
+        return [group_record(group.group_id, saved), *taken_back]
+
+    # ---- departures
+
+    def _with_departures(self, group: Group, outcome: Result[None]) -> Result[None]:
+        """Write down who has gone, unless a new generation is written in any case."""
+        return outcome if outcome.records else self._save_departures(group)
+
+    def _save_departures(self, group: Group) -> Result[None]:
+        records = self._safeguards.departures(group.departures.to_write(DEPARTED_BYTES_MAX))
+        if not records or group.state is GroupState.DEAD:
+            return Result()
+
+        def more() -> None:
+            if group.departures.has_unsaved:
+                self._save_again(group, 0)
+
+        def failed(code: int) -> None:
+            # The members have left for all that, and an answer that says so would be forgotten.
+            self._save_again(group, SAVE_AGAIN_MS)
+
+        return Result(records, None, more, failed)
+
+    def _save_again(self, group: Group, pause_ms: int) -> None:
+        def again() -> Result[None]:
+            return (
+                self._save_empty(group) if group.state is _EMPTY else self._save_departures(group)
+            )
+
+        self._set(group, again_key(group.group_id), pause_ms, again)
+
+    # ---- who has not done its part
 
     def refuse_syncs(self, group: Group, code: int) -> None:
         """Refuse the SyncGroups of a generation in which nothing is assigned."""
@@ -239,14 +287,17 @@ class Rounds:
         overdue = [group.members[member_id] for member_id in group.pending_sync]
         for member in overdue:
             self.remove(group, member)
-        return self.begin(group, f"{len(overdue)} members did not ask for assignments")
+        reason = f"{len(overdue)} members did not ask for assignments"
+        return self._with_departures(group, self.begin(group, reason))
 
     def members_left(self, group: Group, reason: str) -> Result[None]:
         """Go on without members that have left: the others share what these had, or need not wait
-        for them any more."""
+        for them any more. The result is committed when the next coordinator would know too."""
         if group.state in (_STABLE, _COMPLETING):
-            return self.begin(group, reason)
-        return self.maybe_complete(group)
+            outcome = self.begin(group, reason)
+        else:
+            outcome = self.maybe_complete(group)
+        return self._with_departures(group, outcome)
 
     def pending_left(self, group: Group) -> Result[None]:
         """Go on without an id that was handed out and is not waited for any more."""
@@ -307,10 +358,14 @@ class Rounds:
 
     def loaded(self, group: Group) -> None:
         """Give members that a coordinator has read a whole session to show that they live."""
-        group.restore()
+        gone = group.restore(self._clock.now_ms())
         for member in group.members.values():
             self.watch(group, member)
-        if len(group.members) > self._config.group_max_size:
+        if gone and not group.members:
+            self._save_again(group, 0)
+        elif gone:
+            self.begin_soon(group, f"{gone} members had gone when the group was loaded")
+        elif len(group.members) > self._config.group_max_size:
             self.begin_soon(group, f"{len(group.members)} members were loaded")
 
     def begin_soon(self, group: Group, reason: str) -> None:

@@ -29,6 +29,7 @@ from oncelog_broker.coordinator.group.offsets import (
 )
 from oncelog_broker.coordinator.group.pending import PendingOffsets, TxnOffsetsGuard, superseded
 from oncelog_broker.coordinator.group.records import (
+    DepartedFact,
     GroupFact,
     OffsetFact,
     OffsetRecord,
@@ -150,6 +151,7 @@ class GroupShard:
             timers=timers,
             config=config,
             clock=clock,
+            safeguards=safeguards,
             on_change=self._forget_if_nothing,
             on_broken=self._begin_anew,
         )
@@ -171,6 +173,8 @@ class GroupShard:
             self._replay_group(fact)
         elif isinstance(fact, PendingFact):
             self._replay_pending(fact)
+        elif isinstance(fact, DepartedFact):
+            self._replay_departed(fact)
         else:
             logger.warning("group_record_of_newer_release", key=record.key[:64])
 
@@ -208,6 +212,14 @@ class GroupShard:
         known = self.groups.get(fact.group)
         if known is not None:
             known.replay_deletion(is_loaded=self._is_loaded)
+            self._forget_if_nothing(known)
+
+    def _replay_departed(self, fact: DepartedFact) -> None:
+        known = self.groups.get(fact.group)
+        if fact.generation is not None:
+            known = self._durable(fact.group)
+        if known is not None:
+            known.departures.replay(fact.member_id, fact.generation)
             self._forget_if_nothing(known)
 
     def _durable(self, group_id: str) -> Group:
@@ -541,17 +553,19 @@ class GroupShard:
         pending: Sequence[CoordinatorRecord] = (),
     ) -> tuple[list[CoordinatorRecord], bool]:
         """Return the tombstones of these offsets, those of ``pending`` ones, and of a group that
-        ``ends`` if the offsets are its last. The second value tells whether that is all, or more
-        than one batch should hold."""
+        ``ends`` if the offsets are its last, with its departures. The second value tells whether
+        that is all, or more than one batch should hold."""
         records = list[CoordinatorRecord]()
         size = 0
+        ends = ends and len(offsets) == len(group.offsets)
         gone = (offset_record(group.group_id, tp, None) for tp in offsets)
-        for record in chain(pending, gone):
+        departed = group.departures.tombstones() if ends else iter(())
+        for record in chain(pending, gone, departed):
             if size > RECORDS_BYTES_MAX:
                 return records, False
             records.append(record)
             size += len(record.key)
-        if ends and group.saved is not None and len(offsets) == len(group.offsets):
+        if ends and group.saved is not None:
             records.append(group_record(group.group_id, None))
         return records, True
 

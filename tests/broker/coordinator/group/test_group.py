@@ -147,8 +147,8 @@ def test_restoring() -> None:
     group.move_to(GroupState.PREPARING_REBALANCE, 1)
     group.next_generation(2)
     again = Group("g", 99)
-    again.saved = group.to_save({"m1": b"mine"})
-    again.restore()
+    again.replay(group.to_save({"m1": b"mine"}))
+    assert again.restore(9) == 0
     assert again.state is GroupState.STABLE
     assert again.generation == 1
     assert (again.leader, again.static, again.state_timestamp_ms) == ("m0", {"i": "m0"}, 2)

@@ -50,6 +50,7 @@ BREAKS: dict[str, Callable[[Group], object]] = {
     "generation is not durable": lambda g: setattr(g, "generation", 9),
     "nothing is durable": lambda g: setattr(g, "saved", None),
     "durable leader": lambda g: setattr(g, "leader", list(g.members)[1]),
+    "a member that has gone": lambda g: g.departures.replay(first(g), g.generation),
     "durable assignment": lambda g: setattr(g.members[first(g)], "assignment", b"else"),
 }
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_broker.coordinator.group.records import (
+    DepartedFact,
     GroupFact,
     OffsetFact,
     OffsetRecord,
@@ -16,6 +17,7 @@ from oncelog_broker.coordinator.group.records import (
     SavedGroup,
     SavedMember,
     decode_record,
+    departed_record,
     group_record,
     offset_record,
     pending_record,
@@ -74,6 +76,13 @@ def test_groups(group: str, value: SavedGroup | None) -> None:
     assert decode_record(group_record(group, value)) == GroupFact(group, value)
 
 
+@given(NAMES, NAMES, st.none() | INT32)
+def test_departures(group: str, member_id: str, generation: int | None) -> None:
+    record = departed_record(group, member_id, generation)
+    assert (record.value is None) == (generation is None)
+    assert decode_record(record) == DepartedFact(group, member_id, generation)
+
+
 def test_keys_of_one_fact_are_the_same_bytes() -> None:
     """Compaction and tombstones go by them."""
     old = offset_record("g", TP, OffsetRecord(1, 0, "", 5))
@@ -82,6 +91,8 @@ def test_keys_of_one_fact_are_the_same_bytes() -> None:
     pending = pending_record("g", TP, 7, PendingOffset(1, 0, 0, "", 5))
     assert pending.key == pending_record("g", TP, 7, None).key
     assert pending.key != pending_record("g", TP, 8, None).key
+    assert departed_record("g", "m", 3).key == departed_record("g", "m", None).key
+    assert departed_record("g", "m", 3).key != departed_record("g", "n", 3).key
 
 
 def test_what_older_releases_wrote_has_no_topic_id() -> None:
@@ -100,6 +111,8 @@ def test_newer_versions_are_taken() -> None:
     value = msgpack.packb([7, 2, 5, 1, "m", 9, "id", "something new"])
     fact = decode_record(CoordinatorRecord(PENDING_KEY, value))
     assert fact == PendingFact("g", TP, 8, PendingOffset(2, 5, 1, "m", 9, "id"))
+    fact = decode_record(CoordinatorRecord(DEPARTED_KEY, msgpack.packb([7, 5, "something new"])))
+    assert fact == DepartedFact("g", "m", 5)
     member = ["m", None, "c", "h", 1, 2, b"s", b"a", "new"]
     value = msgpack.packb([7, 1, "consumer", "range", "m", 3, [member], "new"])
     fact = decode_record(CoordinatorRecord(group_record("g", None).key, value))
@@ -115,6 +128,7 @@ def test_newer_kinds_are_left_alone() -> None:
 OFFSET_KEY = offset_record("g", TP, None).key
 GROUP_KEY = group_record("g", None).key
 PENDING_KEY = pending_record("g", TP, 8, None).key
+DEPARTED_KEY = departed_record("g", "m", None).key
 
 
 @pytest.mark.parametrize(
@@ -131,6 +145,11 @@ PENDING_KEY = pending_record("g", TP, 8, None).key
         (msgpack.packb([2, 5]), None),
         (msgpack.packb([3, "g", "t", 3]), None),
         (msgpack.packb([3, "g", "t", 3, "8"]), None),
+        (msgpack.packb([4, "g"]), None),
+        (msgpack.packb([4, "g", 5]), None),
+        (DEPARTED_KEY, b""),
+        (DEPARTED_KEY, msgpack.packb([0])),
+        (DEPARTED_KEY, msgpack.packb([0, "1"])),
         (PENDING_KEY, b""),
         (PENDING_KEY, msgpack.packb([0, 1, 2, 3, ""])),
         (PENDING_KEY, msgpack.packb([0, 1, "2", 3, "", 5])),
@@ -163,7 +182,7 @@ def test_any_bytes(key: bytes, value: bytes | None) -> None:
         pass
 
 
-@given(st.sampled_from([OFFSET_KEY, GROUP_KEY, PENDING_KEY]), st.binary(max_size=60))
+@given(st.sampled_from([OFFSET_KEY, GROUP_KEY, PENDING_KEY, DEPARTED_KEY]), st.binary(max_size=60))
 def test_any_value(key: bytes, value: bytes) -> None:
     try:
         decode_record(CoordinatorRecord(key, value))

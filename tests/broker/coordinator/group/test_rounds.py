@@ -130,6 +130,7 @@ class Story:
         self.committed = 0
         self.acked = 0
         self.pending: list[tuple[int, Answer]] = []
+        self.left: dict[str, Answer] = {}
 
     def step(self) -> None:
         actions = [self.come, self.act, self.act, self.act, self.act, self.act, self.act, self.wait]
@@ -160,7 +161,9 @@ class Story:
             bot = self.chance.choice(self.bots)
             self.bots.remove(bot)
             self.dead.append(bot)
-            self.world.leave((bot.member_id, bot.instance))
+            answer = self.world.leave((bot.member_id, bot.instance))
+            if bot.member_id:
+                self.left[bot.member_id] = answer
 
     def die(self) -> None:
         if self.bots:
@@ -230,6 +233,10 @@ class Story:
         waiting = [b.number for b in self.bots if b.call is not None and b.call.waits]
         assert not waiting, "whoever waits is told"
         self.world = before.restarted()
+        group = self.world.shard.groups.get("g")
+        members = () if group is None else group.members
+        told = [member_id for member_id, answer in self.left.items() if is_told(answer)]
+        assert not set(told).intersection(members), "they were told that they have left"
         # A generation that was never assigned is forgotten: nobody has worked in it.
         self.generation = 0
         for bot in self.bots:
@@ -304,6 +311,11 @@ class Story:
             self.bots = [bot for bot in self.bots if not bot.is_over]
             self.look()
             self.world.advance(1)
+
+
+def is_told(leaving: Answer) -> bool:
+    """Return whether a member was told that it has left."""
+    return not (leaving.waits or leaving.code or leaving.value.members[0].error_code)
 
 
 def describe(group: Group) -> tuple[object, ...]:

@@ -9,7 +9,10 @@ import pytest
 
 from oncelog_broker.coordinator.group import shard as shard_module
 from oncelog_broker.coordinator.group.records import (
+    DepartedFact,
+    GroupFact,
     OffsetRecord,
+    decode_record,
     group_record,
     offset_record,
 )
@@ -178,7 +181,10 @@ def test_expiry_of_a_first_round_that_nobody_finished() -> None:
     world.advance(60)
     group = world.group()
     assert group.state is GroupState.EMPTY
-    assert len(world.log) == len(log) + 1
+    departed, generation, taken_back = map(decode_record, world.log[len(log) :])
+    assert isinstance(departed, DepartedFact)
+    assert isinstance(generation, GroupFact)
+    assert taken_back == departed._replace(generation=None)
     assert group.saved is not None
     assert group.saved.generation == group.generation
 
