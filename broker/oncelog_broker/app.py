@@ -71,6 +71,7 @@ from oncelog_controller.broker_lifecycle import BrokerLifecycle, DuplicateBroker
 from oncelog_controller.campaign import elected_in
 from oncelog_controller.clock_exchange import ClockExchange
 from oncelog_controller.existence import is_deleted
+from oncelog_controller.features import UnknownFeatureError
 from oncelog_controller.life import ask_life
 from oncelog_controller.loader import load_security, load_users
 from oncelog_controller.runner import ControllerRunner
@@ -525,6 +526,9 @@ class Broker:
         except DuplicateBrokerIdError as exc:
             problem, _, remedy = str(exc).partition("; ")
             raise ConfigError("broker_id", problem, _sentence(remedy)) from exc
+        except UnknownFeatureError as exc:
+            problem, _, remedy = str(exc).partition("; ")
+            raise ConfigError("", problem, _sentence(remedy)) from exc
 
     def _install_handlers(self) -> None:
         creation = None

@@ -12,6 +12,7 @@ Rules
   that nobody owns up to.
 * What the broker says of its data is asked for anew before each registration, and was made durable
   by whoever says it: no later life may claim more (see ``DataClaim``).
+* A release that does not know a feature of the cluster does not register (``features``).
 * Disconnected is not expired [Z6]: only after expiry, or when the node has vanished, the broker
   registers again.
 """
@@ -22,6 +23,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from oncelog_controller import znodes
+from oncelog_controller.features import check_features
 from oncelog_controller.life import AskLife, Life, ask_life
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.state import DataClaim
@@ -153,6 +155,7 @@ class BrokerLifecycle:
         """Register, and stay registered until ``close``; returns the broker epoch.
 
         :raises DuplicateBrokerIdError: somebody else has this id.
+        :raises UnknownFeatureError: the cluster uses what this release does not know.
         :raises SessionExpiredError: at the first registration only; later ones renew the session.
         """
         if self._store.state is SessionState.EXPIRED and not self._registering:
@@ -201,6 +204,7 @@ class BrokerLifecycle:
         if session is not None and session not in self._own_sessions:
             self._remember_session(session)
             self._own_sessions.append(session)
+        await check_features(self._store)
         losses = await self._losses()
         claim = self._claim_data(losses)
         data = znodes.encode_broker(self._listeners, self._rack, claim, self._http)

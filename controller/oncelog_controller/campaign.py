@@ -6,6 +6,7 @@ Rules
   controllers with one epoch [Z1].
 * When the multi's outcome is not clear, the store tells: if ``/controller`` belongs to this session
   and names the present epoch, this broker is controller [Z2].
+* A release that does not know a feature of the cluster does not run for it (``features``).
 * Deposing is one multi too: it checks ``/controller_epoch`` and removes ``/controller`` by version,
   so that it can only hit the controller that was looked at.
 """
@@ -17,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from oncelog_controller import znodes
+from oncelog_controller.features import check_features
 from oncelog_controller.loader import make_node
 from oncelog_controller.store import (
     BadVersionError,
@@ -105,6 +107,7 @@ class Campaign:
 
         :raises StoreDisconnectedError, SessionExpiredError: the outcome is open; run again when the
             session stands.
+        :raises UnknownFeatureError: the cluster uses what this release does not know.
         """
         while True:
             outcome = await self._look(watch)
@@ -146,6 +149,7 @@ class Campaign:
             await make_node(self._store, znodes.CONTROLLER_EPOCH, znodes.encode_epoch(0))
             return None
         epoch = znodes.decode_epoch(data) + 1
+        await check_features(self._store)
         try:
             await self._store.multi(
                 [

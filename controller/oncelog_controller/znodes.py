@@ -5,6 +5,8 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own [Z17].
 
 =========================================  =======================================================
 /cluster/id                                the cluster's id, written once
+/cluster/features                          what is in use that an older release would misread
+                                           (``features``); no node: nothing
 /controller                                ephemeral: who is controller
 /controller_epoch                          its *version* is checked by every write
 /brokers/ids/N                             ephemeral: listeners, rack, where its metrics are, and
@@ -53,6 +55,7 @@ from oncelog_protocol.messages.replication import BROKER_DEFAULT
 from oncelog_protocol.types import NO_EPOCH
 
 CLUSTER_ID = "/cluster/id"
+FEATURES = "/cluster/features"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
@@ -188,6 +191,14 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 def decode_cluster_id(data: bytes) -> str:
     """Return the id. :raises CorruptNodeError:"""
     return _text(load(CLUSTER_ID, data), "id", CLUSTER_ID)
+
+
+def decode_features(data: bytes) -> list[str]:
+    """Return the names of the features that are in use, sorted. :raises CorruptNodeError:"""
+    features = load(FEATURES, data).get("features")
+    if not isinstance(features, dict):
+        raise CorruptNodeError(f"{FEATURES}: features are not there")
+    return sorted(features)
 
 
 def encode_clock(now_ms: int) -> bytes:

@@ -14,7 +14,7 @@ from oncelog_broker.app import SESSION_FILE, Broker
 from oncelog_broker.config import ConfigError, ListenerConfig
 from oncelog_broker.log import checkpoint
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_controller.store import StoreDisconnectedError
+from oncelog_controller.store import Create, StoreDisconnectedError
 from oncelog_protocol.errors import (
     InvalidTopicError,
     NotLeaderOrFollowerError,
@@ -505,6 +505,14 @@ async def test_two_brokers_of_one_id(tmp_path: Path) -> None:
                 log_dirs=[str(tmp_path / "copy")],
                 listeners=[ListenerConfig(name="internal")],
             ).start()
+
+
+async def test_a_cluster_that_uses_what_this_release_does_not_know(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, 1) as cluster:
+        features = b'{"version":1,"features":{"tomorrow":1}}'
+        cluster.zookeeper.apply(Create("/cluster/features", features))
+        with pytest.raises(ConfigError, match=r"uses tomorrow, .* does not know\. Start a release"):
+            await cluster.start_broker(2)
 
 
 async def test_without_a_metadata_store_the_start_fails_and_leaves_nothing_open(

@@ -14,6 +14,7 @@ from oncelog_controller.broker_lifecycle import (
     BrokerLifecycle,
     DuplicateBrokerIdError,
 )
+from oncelog_controller.features import UnknownFeatureError
 from oncelog_controller.life import AskLife, Life, ask_life
 from oncelog_controller.state import DataClaim, DataLoss
 from oncelog_controller.store import NodeStat
@@ -94,6 +95,18 @@ async def test_registration_and_leave() -> None:
     assert stat.czxid == epoch
     await process.lifecycle.close()
     assert registered(server) is None
+    await process.close()
+
+
+async def test_a_release_that_does_not_know_a_feature_does_not_register() -> None:
+    server = MemoryZooKeeper()
+    process = await Process(server).start()
+    await process.lifecycle.cluster_id()
+    await process.store.create(znodes.FEATURES, b'{"version":1,"features":{"tomorrow":1}}')
+    with pytest.raises(UnknownFeatureError, match="uses tomorrow, which this release"):
+        await process.lifecycle.register()
+    assert registered(server) is None
+    assert process.claims == [], "no claim was made, so none has to be remembered"
     await process.close()
 
 

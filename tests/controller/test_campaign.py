@@ -8,6 +8,7 @@ import pytest
 
 from oncelog_controller import znodes
 from oncelog_controller.campaign import Campaign, Incumbent, Won, elected, elected_in
+from oncelog_controller.features import UnknownFeatureError
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.store import StoreDisconnectedError, WatchEvent
 from oncelog_protocol.errors import BrokerNotAvailableError
@@ -61,6 +62,16 @@ async def test_a_lost_election_reply_is_found_out_by_reading(lost: str) -> None:
         await campaign.run(ignore)
     await eventually(lambda: store.state.value == "connected")
     assert await campaign.run(ignore) == Won(5, 1)
+
+
+async def test_a_release_that_does_not_know_a_feature_does_not_run() -> None:
+    server = MemoryZooKeeper()
+    store = await client(server)
+    await store.create(znodes.FEATURES, b'{"version":1,"features":{"tomorrow":1}}')
+    with pytest.raises(UnknownFeatureError, match="tomorrow"):
+        await Campaign(store, 7).run(ignore)
+    assert await store.exists(znodes.CONTROLLER) is None
+    await store.close()
 
 
 async def test_the_watch_tells_of_the_end() -> None:
