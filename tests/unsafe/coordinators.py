@@ -70,7 +70,7 @@ class AnybodyCommits(CoordinatorSafeguards):
 
 
 class DeparturesForgotten(CoordinatorSafeguards):
-    """Who has gone from a generation is known to nobody but the coordinator, until the next one."""
+    """A coordinator alone knows who has gone from a generation, until there is the next one."""
 
     def departures(self, records: Sequence[CoordinatorRecord]) -> Sequence[CoordinatorRecord]:
         """Return nothing."""

@@ -72,7 +72,7 @@ def go_on(world: GroupWorld, *players: Player) -> None:
 
 
 def left_before_the_coordinator_moved(safeguards: CoordinatorSafeguards) -> Player:
-    """Two members; one leaves, and the coordinator moves before the other has heard of it."""
+    """Let one of two leave, and the coordinator move before the other has heard of it."""
     world = GroupWorld(safeguards=safeguards)
     stays, leaves = world.stable(2)
     assert leaves.leave().value.members[0].error_code == 0
