@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from oncelog.errors import ConfigurationError, HandshakeError
@@ -15,6 +16,7 @@ from oncelog_cli.documents.answer import Answer
 from oncelog_console.browsing import Browsing
 from oncelog_console.clients import ClusterClients
 from oncelog_console.group_log import GroupLogs
+from oncelog_console.hanging import hanging_everywhere
 from oncelog_console.history import FigureHistory
 from oncelog_console.plans import Plans
 from oncelog_console.poller import Poller, reason_text
@@ -71,7 +73,9 @@ class Console:
         self._unreached: OncelogError | None = UnreachedError("nobody was asked yet")
         self._remembered: Fact[Answer] | None = None
         self.history = FigureHistory(settings.history_ms)
-        self.poller = Poller(self.admin, clock, self.history.wanted)
+        self.poller = Poller(
+            self.admin, clock, self.history.wanted, partial(hanging_everywhere, clients)
+        )
         self.poller.watch(self._remember)
         self.group_logs = GroupLogs(self.admin, clients, clock, self.history)
         self.searches = Searches()

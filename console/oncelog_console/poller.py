@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from oncelog import Admin
@@ -41,6 +42,8 @@ CATCH_UP_S = 1.0
 """Nobody waits longer than this for a fact."""
 REFRESH_S = 1.0
 """Nobody can have a question asked more often than this."""
+HANGING_S = 300
+"""Transactions that hang are looked for so seldom: they have been silent for much longer."""
 SLICE_TOPICS = 200
 SLICE_GROUPS = 50
 DESCRIBE_MS = 1_000
@@ -60,6 +63,8 @@ class Question:
     """The name of the snapshot's field."""
     every_s: float
     ask: Callable[[], Awaitable[Said]]
+    is_dear: bool = False
+    """Whether all leaders are asked about all partitions: it is not asked anew with the others."""
 
 
 class Poller:
@@ -68,6 +73,7 @@ class Poller:
     :param admin: it asks as the console's own user.
     :param followed: returns which of the groups that exist are to be described all the time; it
         gets the wall clock too.
+    :param hanging: looks for transactions that hang; None: nobody does.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class Poller:
         admin: Admin,
         clock: WallClock,
         followed: Callable[[Sequence[str], int], Sequence[str]] = lambda _names, _now_ms: (),
+        hanging: Callable[[], Awaitable[Answer]] | None = None,
     ) -> None:
         self._admin = admin
         self._followed = followed
@@ -86,7 +93,7 @@ class Poller:
         self._looked_s = float("-inf")
         self._told: set[str] = set()
         self._watchers: list[Callable[[Snapshot], None]] = []
-        self._questions = (
+        self._questions = [
             Question("cluster", 2, self._cluster),
             Question("topics", 5, self._topics),
             Question("log_dirs", 5, self._log_dirs),
@@ -95,7 +102,10 @@ class Poller:
             Question("described_groups", 5, self._described_groups),
             Question("transactions", 5, self._transactions),
             Question("events", 5, self._events),
-        )
+        ]
+        if hanging is not None:
+            ask = partial(self._said, hanging)
+            self._questions.append(Question("hanging", HANGING_S, ask, is_dear=True))
         self._wanted = {question.fact: asyncio.Event() for question in self._questions}
 
     @property
@@ -133,11 +143,12 @@ class Poller:
     async def catch_up(self) -> None:
         """Note that somebody looks; wait a moment for facts that are old since nobody did."""
         now_ms = self._clock.now_ms()
-        late = [each.fact for each in self._questions if self._age_ms(each, now_ms) > OLD_MS]
+        late = [each for each in self._questions if self._age_ms(each, now_ms) > OLD_MS]
         self.looked()
         if late:
-            self.refresh(*late)
-            await self.until(lambda seen: all(_is_newer(seen, late, now_ms)), CATCH_UP_S)
+            self.refresh(*(each.fact for each in late))
+            awaited = [each.fact for each in late if not each.is_dear]
+            await self.until(lambda seen: all(_is_newer(seen, awaited, now_ms)), CATCH_UP_S)
 
     def _age_ms(self, question: Question, now_ms: int) -> float:
         """Return by how much a fact is older than its period."""
@@ -145,8 +156,8 @@ class Poller:
         return 0 if fact.asked_ms is None else now_ms - fact.asked_ms - 1000 * question.every_s
 
     def refresh(self, *facts: str) -> None:
-        """Ask now, for some facts or for all; at most once a second."""
-        for name in facts or tuple(self._wanted):
+        """Ask now, for some facts or for all that are not dear; at most once a second."""
+        for name in facts or [each.fact for each in self._questions if not each.is_dear]:
             self._wanted[name].set()
 
     async def until(self, shows: Callable[[Snapshot], bool], timeout_s: float) -> bool:
@@ -287,6 +298,10 @@ class Poller:
 
     async def _transactions(self) -> Said:
         answer = await listed_transactions(self._admin)
+        return answer, answer.failures
+
+    async def _said(self, asked: Callable[[], Awaitable[Answer]]) -> Said:
+        answer = await asked()
         return answer, answer.failures
 
     async def _events(self) -> Said:

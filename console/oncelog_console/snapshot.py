@@ -62,6 +62,8 @@ class Snapshot:
     """It holds the document of ``groups describe``, of the groups whose past is kept."""
     transactions: Fact[Answer] = Fact()
     """It holds the document of ``transactions list``."""
+    hanging: Fact[Answer] = Fact()
+    """It holds the document of ``transactions find-hanging``, of the whole cluster."""
     events: Fact[Answer] = Fact()
     """It holds the document of ``cluster events``, with as many as brokers keep."""
     checks: tuple[HealthCheck, ...] = ()
@@ -103,6 +105,13 @@ class Snapshot:
         if self.transactions.value is None:
             return []
         return list(self.transactions.value.document["transactions"])
+
+    @property
+    def hanging_rows(self) -> list[Row]:
+        """Return the rows of ``transactions find-hanging``; none while nobody has looked."""
+        return (
+            [] if self.hanging.value is None else list(self.hanging.value.document["transactions"])
+        )
 
     def topic(self, name: str) -> TopicDescription | None:
         """Return what is known of a topic; None: it is not known, or does not exist."""
@@ -148,6 +157,7 @@ def seen_by(snapshot: Snapshot, visible: Visible | None) -> Snapshot:
             snapshot.transactions,
             lambda answer: _rows(answer, "transactional_id", visible.transactional_ids),
         ),
+        hanging=_part(snapshot.hanging, lambda answer: _hanging(answer, visible)),
         events=_part(snapshot.events, lambda answer: answer if visible.cluster else None),
         rates={name: rate for name, rate in snapshot.rates.items() if name in visible.topics},
         committed={tp: n for tp, n in snapshot.committed.items() if tp.topic in visible.topics},
@@ -190,3 +200,14 @@ def _rows(answer: Answer, field_name: str, names: Collection[str]) -> Answer:
     }
     of_brokers = [each for each in answer.failures if each.item.startswith("broker ")]
     return replace(answer, document=document, failures=of_brokers)
+
+
+def _hanging(answer: Answer, visible: Visible) -> Answer:
+    """Return those that hang in visible topics; an id that is not visible is not told."""
+    shown = _rows(answer, "topic", visible.topics)
+    rows = [
+        row if row["transactional_id"] in visible.transactional_ids
+        else {**row, "transactional_id": None}
+        for row in shown.document["transactions"]
+    ]  # fmt: skip
+    return replace(shown, document={"transactions": rows})

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest_asyncio
 
 from oncelog import Admin, TopicPartition
+from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_console.poller import SLICE_TOPICS, Poller, slices
 from oncelog_console.snapshot import Snapshot
 from oncelog_protocol.errors import UnknownServerError
@@ -85,6 +86,29 @@ async def test_a_question_rests_for_at_least_a_second_however_often_it_is_wanted
     await eventually(lambda: fake.count(ApiKey.DESCRIBE_CLUSTER) > before)
     asked = fake.count(ApiKey.DESCRIBE_CLUSTER) - before
     assert asked <= (loop.time() - began_s) + 2
+
+
+async def test_what_hangs_is_looked_for_seldom(fake: AdminCluster) -> None:
+    searches: list[int] = []
+    clock = ManualClock()
+
+    async def hanging() -> Answer:
+        searches.append(clock.now_ms())
+        return Answer({"transactions": []}, [Failure("", "one more may hang")])
+
+    async with Admin(fake.bootstrap, retry_backoff_ms=10) as admin:
+        poller = Poller(admin, clock, hanging=hanging)
+        poller.start()
+        assert await poller.until(lambda seen: seen.hanging.asked_ms is not None, 20)
+        assert [each.message for each in poller.seen.hanging.missing] == ["one more may hang"]
+        clock.advance(200_000)
+        now_ms = clock.now_ms()
+        assert await poller.until(lambda seen: seen.topics.asked_ms == now_ms, 20)
+        assert len(searches) == 1, "it is not looked for with everything else"
+        poller.refresh("hanging")
+        assert await poller.until(lambda seen: seen.hanging.asked_ms == now_ms, 20)
+        await poller.close()
+    assert len(searches) == 2
 
 
 async def test_who_looks_first_after_a_while_sees_what_is_there_now(fake: AdminCluster) -> None:

@@ -36,6 +36,17 @@ def whole() -> Snapshot:
             Answer({"groups": groups}, [Failure("secret-readers", "no")]), 1, missing=missing
         ),
         transactions=Fact(Answer({"transactions": [{"transactional_id": "secret-id"}]}), 1),
+        hanging=Fact(
+            Answer(
+                {
+                    "transactions": [
+                        {"topic": name, "partition": 0, "transactional_id": "secret-id"}
+                        for name in ("open", "secret")
+                    ]
+                }
+            ),
+            1,
+        ),
         events=Fact(Answer({"events": [{"name": "isr_changed", "fields": {}}]}), 1),
         rates={"open": Rate(1, 1), "secret": Rate(2, 2)},
     ).judged()
@@ -50,6 +61,7 @@ def test_names_that_a_user_may_not_see_are_nowhere() -> None:
     assert [each.item for each in seen.groups.missing] == ["broker 3"]
     assert seen.log_dirs.value is None
     assert seen.events.value is None
+    assert [row["topic"] for row in seen.hanging_rows] == ["open"]
 
 
 def test_who_may_see_everything_sees_it_as_it_is() -> None:

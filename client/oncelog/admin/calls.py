@@ -130,7 +130,10 @@ class AdminCalls(ClusterClient):
     ) -> dict[TopicPartition, None]:
         """Return ``partitions``, and all partitions of ``topics``."""
         chosen = dict.fromkeys(TopicPartition(*tp) for tp in partitions or ())
-        for topic in dict.fromkeys(topics or ()):
+        names = dict.fromkeys(topics or ())
+        for topic in names:
+            self._router.want(topic)  # One question is about all of them.
+        for topic in names:
             await self._router.topic(topic, deadline)
             chosen.update(dict.fromkeys(self._router.cluster.topic_partitions(topic)))
         return chosen

@@ -229,6 +229,8 @@ async def carry_out(visit: Visit, form: Form) -> Page | Redirect:
         status = HTTPStatus.BAD_REQUEST if error.reason == "typed" else HTTPStatus.CONFLICT
         return _plan_page(visit, plan, str(error), status)
     visit.console.poller.refresh()
+    if found.kind == "abort-transaction":
+        visit.console.poller.refresh("hanging")
     return Redirect(f"/plans/{found.plan_id}")
 
 

@@ -52,7 +52,7 @@ class TransactionFilter:
     """Only those that have been open for so long, as ``--older-than`` takes it."""
     page: int = 1
     look: bool = False
-    """Whether to look for those that hang: all leaders are asked for that."""
+    """Whether to look now for those that hang: all leaders are asked for that."""
 
     def address(self, **changed: object) -> str:
         """Return the address of the page with some of this changed."""
@@ -271,9 +271,11 @@ async def show(visit: Visit) -> Page:
 
 
 async def show_hanging(visit: Visit, chosen: TransactionFilter) -> Page:
-    """Show those that hang, which is asked only when somebody wants it."""
-    answer = None
+    """Show those that hang, as of the last search of the console, or by one that is wanted now."""
+    fact = visit.seen.hanging
+    answer, asked_ms = fact.value, fact.asked_ms
     if chosen.look:
+        asked_ms = visit.now_ms
         answer = await hanging_transactions(visit.admin, max_timeout_ms=TRANSACTION_TIMEOUT_MS_MAX)
     rows = tuple(
         HangingRow(row, abort_command(row))
@@ -296,7 +298,7 @@ async def show_hanging(visit: Visit, chosen: TransactionFilter) -> Page:
         view,
         chosen.command,
         answer,
-        None if answer is None else visit.now_ms,
+        asked_ms,
     )
 
 

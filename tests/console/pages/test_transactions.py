@@ -1,4 +1,4 @@
-"""Transactions have ages and hold records back; those that hang are looked for on demand."""
+"""Transactions have ages and hold records back; those that hang are looked for."""
 
 from __future__ import annotations
 
@@ -139,11 +139,11 @@ async def test_what_hangs_is_found_when_somebody_wants_it(
     cluster: Cluster, browser: Browser, admin: Admin
 ) -> None:
     await cluster.create_topic("orders")
+    await browser.until(lambda seen: seen.hanging.value)
     hang(cluster, "orders", 0, b"one", b"two", producer_id=900)
     before = await browser.get("/transactions?tab=hanging")
     assert "look for them now" in before.text
-    assert "orders-0" not in before.text
-    assert (await browser.get("/transactions?tab=hanging", accept="application/json")).status == 406
+    assert "No transaction hangs." in before.text, "as of the last search"
     document = await browser.document("/transactions?tab=hanging&look=1")
     answer = await hanging_transactions(admin, max_timeout_ms=TRANSACTION_TIMEOUT_MS_MAX)
     assert document["_command"] == "transactions find-hanging"
@@ -153,6 +153,27 @@ async def test_what_hangs_is_found_when_somebody_wants_it(
     words = ("transactions", "abort", "--topic", "orders", "--partition", "0")
     assert " ".join(words) + " --producer-id 900 --start-offset 0 --yes" in page
     assert "no coordinator knows this producer" in page
+
+
+async def test_what_hangs_is_looked_for_and_stands_on_the_first_page(cluster: Cluster) -> None:
+    await cluster.create_topic("orders")
+    hang(cluster, "orders", 0, b"one", b"two", producer_id=900)
+    async with console_of(cluster.bootstrap, changes=True) as browser:
+        await browser.until(lambda seen: seen.hanging_rows)
+        page = (await browser.get("/")).text
+        assert '<a href="/transactions?tab=hanging">hanging_transactions 1</a>' in page
+        assert "readers at read_committed stop at orders-0@0" in page
+        found = await browser.document("/transactions?tab=hanging")
+        assert found["transactions"] == as_json(browser.console.poller.seen.hanging_rows)
+        assert "orders-0" in (await browser.get("/transactions?tab=hanging")).text
+        form = {"topic": "orders", "partition": 0, "producer_id": 900, "start_offset": 0}
+        plan = await browser.follow(await browser.post("/changes/abort-transaction", form))
+        token = plan.text.partition('name="token" value="')[2].partition('"')[0]
+        plan_path = plan.text.partition('action="/plans/')[2].partition('"')[0]
+        sent = {"token": token, "typed": "orders-0@0"}
+        assert (await browser.post(f"/plans/{plan_path}", sent)).status == 303
+        await browser.until(lambda seen: seen.hanging.value and not seen.hanging_rows)
+        assert "hanging_transactions" not in (await browser.get("/")).text
 
 
 @pytest.mark.slow
