@@ -86,6 +86,16 @@ class Search:
             async with asyncio.timeout(timeout_s), self.news:
                 await self.news.wait_for(told)
 
+    async def pause(self, known_rows: int, timeout_s: float) -> None:
+        """Wait for so long; shorter where the search is over, or finds its very first row."""
+
+        def matters() -> bool:
+            return bool(self.done) or (known_rows == 0 and bool(self.rows))
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), self.news:
+                await self.news.wait_for(matters)
+
     async def until_done(self, timeout_s: float) -> None:
         """Wait until the search is over, or the time is."""
         with suppress(TimeoutError):

@@ -53,7 +53,11 @@ async def ended(search: Search) -> Search:
 
 async def test_rows_progress_and_an_end(clients: ClusterClients, searches: Searches) -> None:
     wanted = replace(ALL, where="value.n >= 97", rows=3)
-    search = await ended(searches.begin("s", clients, wanted))
+    search = searches.begin("s", clients, wanted)
+    await search.pause(0, 60)
+    assert search.rows, "the first row is news that do not wait"
+    await search.pause(len(search.rows), 60)
+    assert search.done, "nor does the end"
     assert [row.value for row in search.rows] == ['{"n": 97}', '{"n": 98}', '{"n": 99}']
     assert search.done == "rows"
     assert search.progress.total == 101

@@ -7,7 +7,6 @@ progress the page shows, by a script or when it is loaded again.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
@@ -330,11 +329,11 @@ async def found(visit: Visit) -> AsyncIterator[str]:
             over = {"state": search.done, "failure": search.failure}
             yield server_sent("over", json.dumps(over))
             return
-        await asyncio.sleep(PAUSE_S)
+        await search.pause(known, PAUSE_S)
 
 
 PAUSE_S = 0.25
-"""News of a search are sent no more often."""
+"""News of a search are sent no more often, but for its first row and its end."""
 
 
 async def live(visit: Visit) -> AsyncIterator[str]:
