@@ -13,14 +13,14 @@ import http.client
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from oncelog import Admin, NewTopic, Producer
 from oncelog.testing import Cluster
-from oncelog_bench.idle import idle, resident_mb
+from oncelog_bench.idle import idle
 from oncelog_bench.report import Report, quantile
 
 NO_DATA = "console: a page without data, p95"
@@ -31,6 +31,10 @@ PART = 50_000
 NEEDLE_EVERY = 10_000
 """One record of so many fits the selective expressions: fewer than a search shows at most."""
 ROWS_MAX = 500
+TYPES_S = 2.0
+"""Somebody who has opened the page of messages types an expression for so long at least."""
+UNSEEN_S = 65.0
+"""When nobody has looked for so long, the console asks its questions more seldom."""
 
 SEARCHES = {
     "text": 'value contains "needle"',
@@ -49,12 +53,14 @@ class ConsoleScale:
     """Each topic has so many."""
     loads: int
     records: int
-    idle_s: float
+    watched_s: float
+    unseen_s: float
+    """CPU while nobody looks is measured over so many seconds; 0: it is not."""
     repeats: int
 
 
-FULL = ConsoleScale(2_000, 5, 60, 1_000_000, 60.0, 3)
-QUICK = ConsoleScale(100, 2, 15, 50_000, 5.0, 1)
+FULL = ConsoleScale(2_000, 5, 60, 1_000_000, 30.0, 90.0, 3)
+QUICK = ConsoleScale(100, 2, 15, 50_000, 5.0, 0.0, 1)
 
 
 class Visitor:
@@ -74,6 +80,23 @@ class Visitor:
         self._cookie = cookie or self._cookie
         return answer.status, body, answer.headers.get("location", "")
 
+    def stream(self, path: str) -> tuple[float | None, float]:
+        """Return the seconds until a stream brought a row, None without one, and until its end.
+
+        :raises RuntimeError: it is refused, or tells that something failed.
+        """
+        began = time.perf_counter()
+        headers = {"accept": "text/event-stream", "cookie": self._cookie}
+        self._connection.request("GET", path, headers=headers)
+        answer = self._connection.getresponse()
+        first_s = None
+        for line in answer:
+            if first_s is None and ROW in line:
+                first_s = time.perf_counter() - began
+            if answer.status != http.client.OK or FAILED in line:
+                raise RuntimeError(f"{path}: {answer.status}: {line[:300]!r}")
+        return first_s, time.perf_counter() - began
+
     def milliseconds(self, path: str) -> float:
         """Return how long a page takes, which has to be there."""
         began = time.perf_counter()
@@ -88,6 +111,8 @@ class Visitor:
         self._connection.close()
 
 
+ROW = b'"rows": [{'
+FAILED = b'"state": "failed"'
 NOTHING = "/there-is-no-such-page"
 
 
@@ -126,11 +151,19 @@ def run(report: Report, scale: ConsoleScale) -> None:
             _wait_until_known(visitor, scale.topics)
             _pages(report, visitor, scale)
             _searches(report, visitor, scale)
-            cpu, _ = idle([process.pid], seconds=scale.idle_s)
-            count = scale.topics * scale.partitions
-            report.add(f"console: CPU at {count:,} partitions, watched", cpu, "% of a core")
-            memory = [resident_mb(process.pid)]
-            report.add(f"console: memory at {count:,} partitions", memory, "MB")
+            _idle(report, process.pid, scale)
+
+
+def _idle(report: Report, pid: int, scale: ConsoleScale) -> None:
+    """Measure what the console costs that somebody has just looked at, and then nobody."""
+    count = scale.topics * scale.partitions
+    cpu, memory = idle([pid], seconds=scale.watched_s)
+    report.add(f"console: CPU at {count:,} partitions, watched", cpu, "% of a core")
+    report.add(f"console: memory at {count:,} partitions", memory, "MB")
+    if scale.unseen_s:
+        time.sleep(max(0.0, UNSEEN_S - scale.watched_s))
+        cpu, _ = idle([pid], seconds=scale.unseen_s)
+        report.add(f"console: CPU at {count:,} partitions, nobody looks", cpu, "% of a core")
 
 
 async def _fill(bootstrap: str, scale: ConsoleScale) -> None:
@@ -187,22 +220,32 @@ def _pages(report: Report, visitor: Visitor, scale: ConsoleScale) -> None:
 
 
 def _searches(report: Report, visitor: Visitor, scale: ConsoleScale) -> None:
+    # Each search asks for another number of rows: the console remembers what it has found.
+    wanted = iter(range(ROWS_MAX, 0, -1))
+    text = next(iter(SEARCHES.values()))
+    cold = [_searched(visitor, scale, text, next(wanted))[0] for _ in range(scale.repeats)]
+    report.add("console: first hit of a link, no program ready", _hits(cold), "s")
     for name, expression in SEARCHES.items():
-        rates = [_searched(visitor, scale, expression, each) for each in range(scale.repeats)]
+        runs = []
+        for _ in range(scale.repeats):
+            visitor.milliseconds(f"/topics/{TOPIC}/messages?from=newest:1&to=end")
+            time.sleep(TYPES_S)
+            runs.append(_searched(visitor, scale, expression, next(wanted)))
+        rates = [scale.records / seconds for _, seconds in runs]
         report.add(f"console: search for {name}, 100 B", rates, "records/s")
+        if hits := _hits([first_s for first_s, _ in runs]):
+            report.add(f"console: first hit of a search for {name}", hits, "s")
 
 
-def _searched(visitor: Visitor, scale: ConsoleScale, expression: str, turn: int) -> float:
-    """Return the records a second of one search through the whole topic, its process' start
-    included."""
-    # Another number of rows in each turn, for the console remembers what it has found.
-    rows = ROWS_MAX - turn
+def _hits(seconds: Iterable[float | None]) -> list[float]:
+    return [each for each in seconds if each is not None]
+
+
+def _searched(
+    visitor: Visitor, scale: ConsoleScale, expression: str, rows: int
+) -> tuple[float | None, float]:
+    """Return after how many seconds one search through the whole topic showed a record, and ended;
+    the start of its program counts where none was ready."""
     where = quote(expression, safe="")
     query = f"p=all&from=beginning&to=offset:{scale.records}&n={rows}&where={where}"
-    address = f"/topics/{TOPIC}/messages/found?{query}&known=0"
-    began = time.perf_counter()
-    status, body, _ = visitor.get(address, accept="text/event-stream")
-    seconds = time.perf_counter() - began
-    if status != http.client.OK or '"failed"' in body:
-        raise RuntimeError(f"{address}: {status}: {body[-300:]}")
-    return scale.records / seconds
+    return visitor.stream(f"/topics/{TOPIC}/messages/found?{query}&known=0")
