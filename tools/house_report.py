@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 from tools.house_measures import defaults, docstrings, rules  # noqa: E402
 from tools.house_measures.cycles import cycles, modules  # noqa: E402
 from tools.house_measures.ownership import measure  # noqa: E402
+from tools.house_measures.statements import statements  # noqa: E402
 
 ROOMS = (
     "protocol", "runtime", "controller", "broker", "client", "cli", "console", "bench", "pipeline",
@@ -101,7 +102,7 @@ def _same_named(paths: list[Path]) -> list[str]:
     names = Counter(
         node.name
         for path in paths
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in statements(ast.parse(path.read_text()))
         if isinstance(node, ast.ClassDef)
     )
     return sorted(

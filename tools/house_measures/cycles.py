@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tools.house_measures.statements import statements
+
 
 def modules(roots: Iterable[Path]) -> dict[str, Path]:
     """Return the paths of the modules in folders of packages, by the modules' full names."""
@@ -33,7 +35,7 @@ def cycles(known: Mapping[str, Path]) -> list[list[str]]:
 
 def _imported(name: str, path: Path, known: Mapping[str, Path]) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(), filename=str(path))):
+    for node in statements(ast.parse(path.read_text(), filename=str(path))):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom):

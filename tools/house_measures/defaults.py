@@ -13,9 +13,12 @@ from one place. So a second default is a literal one
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tools.house_measures.statements import statements
 
 BROKER = "broker/oncelog_broker/config/model.py"
 TOPIC = "protocol/oncelog_protocol/topic_config.py"
@@ -29,6 +32,9 @@ MACHINE = ("testing/oncelog_testing/memory", "testing/oncelog_testing/turns")
 
 HANDED = ("broker/oncelog_broker/room_configs.py", "broker/oncelog_broker/controller_settings.py")
 """Here the broker's settings are handed to its rooms."""
+
+
+_OPTION = re.compile(r"\b(option|add_argument)\b")
 
 
 @dataclass(frozen=True, order=True)
@@ -64,7 +70,9 @@ def measure(root: Path) -> list[Default]:
 
 def defaults(path: str, text: str) -> Iterator[Default]:
     """Find every literal default in a module."""
-    for node in ast.walk(ast.parse(text, filename=path)):
+    tree = ast.parse(text, filename=path)
+    # Options are calls, which stand in expressions; few modules have any.
+    for node in ast.walk(tree) if _OPTION.search(text) else statements(tree):
         if isinstance(node, ast.ClassDef):
             for line in node.body:
                 if isinstance(line, ast.AnnAssign) and is_literal(line.value):

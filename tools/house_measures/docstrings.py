@@ -13,10 +13,16 @@ from __future__ import annotations
 import argparse
 import ast
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tools.house_measures.statements import statements  # noqa: E402
 
 
 def _words(text: str) -> frozenset[str]:
@@ -548,7 +554,7 @@ def _modules(folder: Path) -> list[Path]:
 
 def _in_module(root: Path, path: Path) -> Iterator[Finding]:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
         if not isinstance(node, kinds):
             continue
         docstring = ast.get_docstring(node)
@@ -574,7 +580,7 @@ def main() -> None:
     """Print the bad docstrings of the given folders, and their number."""
     parser = argparse.ArgumentParser(description="Find docstrings that begin with a fragment.")
     parser.add_argument("folders", nargs="+", help="folders or modules, from the checkout's root")
-    found = measure(Path(__file__).parents[2], parser.parse_args().folders)
+    found = measure(ROOT, parser.parse_args().folders)
     for finding in found:
         print(finding)
     print(f"{len(found)} bad docstrings")
