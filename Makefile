@@ -73,7 +73,7 @@ demo-pipeline: setup ## flights through Spark, driver and broker killed, totals 
 test: setup ## every test: units, ports, integration with real processes and ZooKeeper
 	@$(PYTEST) --durations=15 $(TEST)
 
-nightly: setup ## every test, also those that take minutes: all crash points, declarative pipelines, spark-submit
+nightly: setup ## every test, also those that take minutes: all crash points, more seeds and hash seeds, declarative pipelines, spark-submit
 	@$(PYTEST) --nightly $(TEST)
 
 unit: setup ## the fast tests: no real ZooKeeper, no broker processes
