@@ -37,7 +37,7 @@ def part_of(items: Sequence[T], number: int, size: int) -> ListedPart[T]:
 
 @dataclass(frozen=True, slots=True)
 class ListHead(Generic[T]):
-    """The beginning of a list is shown, and how many more items it has."""
+    """It is the beginning of a list; so many ``more`` items are left out."""
 
     items: tuple[T, ...]
     more: int
