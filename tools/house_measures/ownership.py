@@ -17,7 +17,7 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -33,6 +33,13 @@ _NOT_CHILDREN = frozenset(
     ("node", "info", "type", "unanalyzed_type", "original_def", "analyzed", "typ", "metaclass_type",
      "mro", "special_alias", "fallback", "expanded", "deco_line", "type_args", "related")
 )  # fmt: skip
+_PLAIN = frozenset(
+    ("__class__", "__match_args__", "line", "column", "end_line", "end_column", "name", "fullname",
+     "_name", "_fullname", "kind", "arg_kinds", "arg_names", "docstring", "type_guard", "type_is",
+     "def_var", "has_surrogates", "pos_only")
+)  # fmt: skip
+"""Attributes that hold no code, as those with ``is_`` before them: to ask for each takes time."""
+_NO_CODE = (nodes.TypeInfo, nodes.MypyFile, nodes.Var)
 _DOCUMENTED = frozenset(
     ("os._exit", "sys._getframe", "sys._current_frames", "_asdict", "_replace", "_fields")
 )
@@ -377,23 +384,26 @@ def _walk(root: nodes.Node, *, into_functions: bool = True) -> Iterator[nodes.No
             todo.extend(_children(node))
 
 
-def _children(node: nodes.Node) -> Iterator[nodes.Node]:
+def _children(node: nodes.Node) -> list[nodes.Node]:
+    found: list[nodes.Node] = []
     for name in _child_names(type(node)):
         try:
             value = getattr(node, name)
         except (AttributeError, AssertionError):  # it is computed, and this node has none
             continue
-        yield from _nodes_in(value)
+        if isinstance(value, list | tuple):
+            _add_nodes_in(value, found)
+        elif isinstance(value, nodes.Node) and not isinstance(value, _NO_CODE):
+            found.append(value)
+    return found
 
 
-def _nodes_in(value: object) -> Iterator[nodes.Node]:
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _nodes_in(item)
-    elif isinstance(value, nodes.Node) and not isinstance(
-        value, nodes.TypeInfo | nodes.MypyFile | nodes.Var
-    ):
-        yield value
+def _add_nodes_in(values: Iterable[object], found: list[nodes.Node]) -> None:
+    for value in values:
+        if isinstance(value, list | tuple):
+            _add_nodes_in(value, found)
+        elif isinstance(value, nodes.Node) and not isinstance(value, _NO_CODE):
+            found.append(value)
 
 
 _names: dict[type, tuple[str, ...]] = {}
@@ -407,5 +417,6 @@ def _child_names(kind: type) -> tuple[str, ...]:
             for name, value in vars(base).items()
             if type(value).__name__ in ("getset_descriptor", "member_descriptor")
         }
-        _names[kind] = tuple(sorted(found - _NOT_CHILDREN))
+        found -= _NOT_CHILDREN | _PLAIN
+        _names[kind] = tuple(sorted(name for name in found if not name.startswith("is_")))
     return _names[kind]
