@@ -79,7 +79,7 @@ async def test_with_data(seeded: Seeded) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_without_changes(seeded: Seeded) -> None:
-    """A console that changes nothing has no page of changes, and no form but the frame's own."""
+    """A console that changes nothing has no page of changes; the frame alone has forms there."""
     async with console_of(seeded.bootstrap) as browser:
         for example in CHANGES:
             assert (await seen(browser, example.path)).status == 404, example.path
@@ -108,7 +108,7 @@ async def test_with_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_as_a_document(seeded: Seeded) -> None:
-    """Of each page that has a document, it is what the named command prints with ``--json``."""
+    """The document of a page is what the command that it names prints with ``--json``."""
     compared = set()
     async with console_of(seeded.bootstrap) as browser:
         for example in READ:
