@@ -79,7 +79,7 @@ async def test_with_data(seeded: Seeded) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_without_changes(seeded: Seeded) -> None:
-    """A console that changes nothing has no page of changes; the frame alone has forms there."""
+    """Without permission there is no page of changes, and only the frame of a page has forms."""
     async with console_of(seeded.bootstrap) as browser:
         for example in CHANGES:
             assert (await seen(browser, example.path)).status == 404, example.path
