@@ -132,20 +132,26 @@ class Poller:
         """Ask nothing any more."""
         await self._tasks.close()
 
-    def looked(self) -> None:
-        """Note that somebody looks: questions are asked at their usual period from now on."""
+    def looked(self) -> bool:
+        """Note that somebody looks: questions are asked at their usual period from now on.
+
+        It returns whether nobody had looked for a while.
+        """
         now_s = asyncio.get_running_loop().time()
         rested = now_s - self._looked_s > UNWATCHED_S
         self._looked_s = now_s
         if rested:
             self.refresh()
+        return rested
 
     async def catch_up(self) -> None:
-        """Note that somebody looks; wait a moment for facts that are old since nobody did."""
+        """Note that somebody looks; wait a moment for facts that are old since nobody did.
+
+        Where somebody did, facts that are old cannot be asked for more often: nobody waits.
+        """
         now_ms = self._clock.now_ms()
         late = [each for each in self._questions if self._age_ms(each, now_ms) > OLD_MS]
-        self.looked()
-        if late:
+        if self.looked() and late:
             self.refresh(*(each.fact for each in late))
             awaited = [each.fact for each in late if not each.is_dear]
             await self.until(lambda seen: all(_is_newer(seen, awaited, now_ms)), CATCH_UP_S)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import pytest
 import pytest_asyncio
 
 from oncelog import Admin, TopicPartition
@@ -125,6 +126,21 @@ async def test_who_looks_first_after_a_while_sees_what_is_there_now(fake: AdminC
             ):
                 await poller.catch_up()
                 await asyncio.sleep(0.02)
+        await poller.close()
+
+
+async def test_nobody_waits_for_facts_that_cannot_be_asked_for_more_often(
+    fake: AdminCluster,
+) -> None:
+    clock = ManualClock()
+    async with Admin(fake.bootstrap) as admin:
+        poller = Poller(admin, clock)
+        poller.start()
+        assert await poller.until(lambda seen: seen.groups.asked_ms is not None, 20)
+        poller.looked()
+        clock.advance(30_000)  # a question takes long, and rests for twenty times as long
+        with pytest.raises(StopIteration):
+            poller.catch_up().send(None)  # it ends at its first step
         await poller.close()
 
 
