@@ -1,9 +1,9 @@
 """The poller alone asks for what all pages show; what it costs does not grow with who looks.
 
 Rules: a question is under way once at a time. It begins again after its period, and after at least
-20 times as long as it took, so that it costs at most 5 % of a core. While nobody has looked for a
-minute, its period is six times as long. Topics are asked for in slices, so that no answer holds the
-loop for long.
+30 times as long as it took, so that it costs at most 3 % of a core. While nobody has looked for a
+minute, its period is six times as long, and it rests for 800 times as long as it took; whoever comes
+then has it asked anew. Topics are asked for in slices, so that no answer holds the loop for long.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from oncelog_runtime.tasks import Tasks
 
 logger = get_logger(__name__)
 
-COST = 20
+COST = 30
 """A question rests for so many times its duration."""
 UNWATCHED_S = 60.0
 """After so long without a look, questions are asked more rarely."""
 UNWATCHED_FACTOR = 6
-"""They rest so many times as long then."""
+"""Their periods are so many times as long then."""
+UNWATCHED_COST = 800
+"""They rest for so many times their duration then: four dear ones cost 0.5 % of a core."""
 OLD_MS = 3_000
 """A fact may be older than its period by so much before anybody waits for it."""
 CATCH_UP_S = 1.0
@@ -193,17 +195,14 @@ class Poller:
             took_s = loop.time() - began_s
             least_s = max(REFRESH_S, COST * took_s)
             await asyncio.sleep(least_s)
-            rest_s = self._period_s(question) - least_s
+            watched = loop.time() - self._looked_s <= UNWATCHED_S
+            rest_s = period_s(question.every_s, took_s, watched=watched) - least_s
             if rest_s > 0:
                 try:
                     async with asyncio.timeout(rest_s):
                         await wanted.wait()
                 except TimeoutError:
                     pass
-
-    def _period_s(self, question: Question) -> float:
-        unwatched = asyncio.get_running_loop().time() - self._looked_s > UNWATCHED_S
-        return question.every_s * (UNWATCHED_FACTOR if unwatched else 1)
 
     async def _ask(self, question: Question) -> None:
         loop = asyncio.get_running_loop()
@@ -313,6 +312,18 @@ class Poller:
     async def _events(self) -> Said:
         answer = await described_events(self._admin)
         return answer, answer.failures
+
+
+def period_s(every_s: float, took_s: float, *, watched: bool) -> float:
+    """Return after how many seconds a question begins again, unless it is wanted earlier.
+
+    :param every_s: its usual period.
+    :param took_s: how long it took the last time.
+    :param watched: whether somebody has looked within the last minute.
+    """
+    if watched:
+        return max(every_s, COST * took_s)
+    return max(UNWATCHED_FACTOR * every_s, UNWATCHED_COST * took_s)
 
 
 def reason_text(error: OncelogError) -> str:

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from oncelog import Admin, TopicPartition
 from oncelog_cli.documents.answer import Answer, Failure
-from oncelog_console.poller import SLICE_TOPICS, Poller, slices
+from oncelog_console.poller import SLICE_TOPICS, Poller, period_s, slices
 from oncelog_console.snapshot import Snapshot
 from oncelog_protocol.errors import UnknownServerError
 from oncelog_protocol.messages.base import ApiKey
@@ -43,6 +43,14 @@ def test_slices() -> None:
     names = [str(number) for number in range(2 * SLICE_TOPICS + 1)]
     assert [len(some) for some in slices(names)] == [SLICE_TOPICS, SLICE_TOPICS, 1]
     assert slices([]) == [[]]
+
+
+def test_what_costs_much_is_asked_seldom() -> None:
+    """A question takes at most 3 % of the time, and an eighth of a percent while nobody looks."""
+    assert period_s(5, 0.01, watched=True) == 5
+    assert period_s(5, 0.5, watched=True) == 15
+    assert period_s(5, 0.01, watched=False) == 30
+    assert period_s(5, 0.5, watched=False) == 400
 
 
 async def test_everything_is_asked_once_and_has_an_age(fake: AdminCluster, poller: Poller) -> None:
