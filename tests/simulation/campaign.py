@@ -293,9 +293,10 @@ class Run:
             await until(
                 nemesis.rots.mended, timeout_s=CONVERGE_S, what="rot found and mended", every_s=0.5
             )
-        if nemesis.applied["hung_disk"]:
-            # Its broker gave the directory up long after the fault began. Another replica may have
-            # been behind by then, so that for a while one broker is the last whole copy.
+        if nemesis.applied["hung_disk"] or nemesis.applied["disk_full"]:
+            # Its broker gave the directory up long after the fault began, or gave way since it had
+            # no room. Another replica may have been behind by then, so that for a while one broker
+            # is the last whole copy.
             await until(
                 self._vouched_for_by_two, timeout_s=CONVERGE_S, what="two whole copies of each"
             )
