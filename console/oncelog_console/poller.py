@@ -2,8 +2,9 @@
 
 Rules: a question is under way once at a time. It begins again after its period, and after at least
 30 times as long as it took, so that it costs at most 3 % of a core. While nobody has looked for a
-minute, its period is six times as long, and it rests for 800 times as long as it took; whoever comes
-then has it asked anew. Topics are asked for in slices, so that no answer holds the loop for long.
+minute, its period is six times as long, and it rests for 800 times as long as it took: it is asked
+anew for whoever comes then. Topics are asked for in slices, so that no answer holds the loop for
+long.
 """
 
 from __future__ import annotations
