@@ -1,7 +1,7 @@
 """The poller alone asks for what all pages show; what it costs does not grow with who looks.
 
 Rules: a question is under way once at a time. It begins again after its period, and after at least
-30 times as long as it took, so that it costs at most 3 % of a core. While nobody has looked for a
+20 times as long as it took, so that it costs at most 5 % of a core. While nobody has looked for a
 minute, its period is six times as long, and it rests for 800 times as long as it took: it is asked
 anew for whoever comes then. Topics are asked for in slices, so that no answer holds the loop for
 long.
@@ -31,7 +31,7 @@ from oncelog_runtime.tasks import Tasks
 
 logger = get_logger(__name__)
 
-COST = 30
+COST = 20
 """A question rests for so many times its duration."""
 UNWATCHED_S = 60.0
 """After so long without a look, questions are asked more rarely."""

@@ -46,9 +46,9 @@ def test_slices() -> None:
 
 
 def test_what_costs_much_is_asked_seldom() -> None:
-    """A question takes at most 3 % of the time, and an eighth of a percent while nobody looks."""
+    """A question takes at most 5 % of the time, and an eighth of a percent while nobody looks."""
     assert period_s(5, 0.01, watched=True) == 5
-    assert period_s(5, 0.5, watched=True) == 15
+    assert period_s(5, 0.5, watched=True) == 10
     assert period_s(5, 0.01, watched=False) == 30
     assert period_s(5, 0.5, watched=False) == 400
 

@@ -152,7 +152,9 @@ async def test_a_topic_is_made(people: People, world: World) -> None:
         "oncelog topics create refunds --partitions 2"
     )
     await page.locator("form.confirm button").click()
-    await expect(page.locator("main .done")).to_contain_text("The cluster shows it")
+    await expect(page.locator("main .done")).to_contain_text(
+        "The cluster shows it", timeout=LATER_MS
+    )
     await page.get_by_role("link", name="To the page").click()
     await expect(page.get_by_role("heading", level=1)).to_contain_text("refunds")
     await expect(page.locator("main tbody tr")).to_have_count(2)
