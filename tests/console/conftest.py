@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from oncelog import Admin
@@ -31,3 +33,13 @@ async def browser(cluster: Cluster) -> AsyncIterator[Browser]:
     """Start a console that changes nothing, and open a browser."""
     async with console_of(cluster.bootstrap) as browser:
         yield browser
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """Leave the root logger as it was: the console's program configures it."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

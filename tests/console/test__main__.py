@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,8 @@ from oncelog_cli.profiles import Profile, Profiles, save_profiles
 from oncelog_console.__main__ import main, settings_of
 from support.cluster import Cluster
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")
+
 
 @pytest.fixture(autouse=True)
 def bare_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,16 +25,6 @@ def bare_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("ONCELOG_PROFILE", "ONCELOG_OPTIONS", "ONCELOG_BOOTSTRAP"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """Leave the root logger as it was: the program configures it."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def options(**changed: Any) -> argparse.Namespace:

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import io
-import logging
-from collections.abc import Iterator
 
 import pytest
 
 from oncelog_console.logs import configure_logging
 from oncelog_runtime.structured_logging import get_logger
 
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """Leave the root logger as it was."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def test_a_line_has_its_event_and_fields() -> None:
