@@ -101,13 +101,13 @@ class Poller:
             Question("topics", 5, self._topics),
             Question("log_dirs", 5, self._log_dirs),
             Question("min_isr", 60, self._min_isr),
-            Question("groups", 5, self._groups),
+            Question("groups", 5, partial(_said, partial(listed_groups, admin))),
             Question("described_groups", 5, self._described_groups),
-            Question("transactions", 5, self._transactions),
-            Question("events", 5, self._events),
+            Question("transactions", 5, partial(_said, partial(listed_transactions, admin))),
+            Question("events", 5, partial(_said, partial(described_events, admin))),
         ]
         if hanging is not None:
-            ask = partial(self._said, hanging)
+            ask = partial(_said, hanging)
             self._questions.append(Question("hanging", HANGING_S, ask, is_dear=True))
         self._wanted = {question.fact: asyncio.Event() for question in self._questions}
 
@@ -287,10 +287,6 @@ class Poller:
         )
         return await min_insync_replicas(self._admin, names), ()
 
-    async def _groups(self) -> Said:
-        answer = await listed_groups(self._admin)
-        return answer, answer.failures
-
     async def _described_groups(self) -> Said:
         listed = [row["group"] for row in self._snapshot.group_rows]
         names = self._followed(listed, self._clock.now_ms())
@@ -302,17 +298,11 @@ class Poller:
         failures = [failure for answer in answers for failure in answer.failures]
         return Answer({"groups": rows}, failures), failures
 
-    async def _transactions(self) -> Said:
-        answer = await listed_transactions(self._admin)
-        return answer, answer.failures
 
-    async def _said(self, asked: Callable[[], Awaitable[Answer]]) -> Said:
-        answer = await asked()
-        return answer, answer.failures
-
-    async def _events(self) -> Said:
-        answer = await described_events(self._admin)
-        return answer, answer.failures
+async def _said(ask: Callable[[], Awaitable[Answer]]) -> Said:
+    """Ask for a document of the command line; what it lacks is what failed."""
+    answer = await ask()
+    return answer, answer.failures
 
 
 def period_s(every_s: float, took_s: float, *, watched: bool) -> float:
