@@ -12,6 +12,7 @@ the rules of the wire) and ``RemoteProtocolError`` (the peer did), split as h11 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import Enum
 from typing import ClassVar, Self
 
@@ -271,6 +272,12 @@ class InvalidRequestError(ApiError, code=42, kind=Kind.FATAL, definite=True):
     """Any API: the request contradicts itself or breaks a documented rule."""
 
 
+class UnsupportedForMessageFormatError(ApiError, code=43, kind=Kind.FATAL, definite=True):
+    """Produce: the batch is of a format that this listener does not take, or that not every broker
+    of the cluster can read yet.
+    """
+
+
 class PolicyViolationError(ApiError, code=44, kind=Kind.FATAL, definite=True):
     """Admin APIs: the request is legal but refused by a policy of the cluster."""
 
@@ -340,6 +347,10 @@ class UnknownProducerIdError(ApiError, code=59, kind=Kind.FATAL, definite=True):
     """Produce: the broker holds no state for the producer id."""
 
 
+class ReassignmentInProgressError(ApiError, code=60, kind=Kind.RETRIABLE, definite=True):
+    """Admin APIs of replicas: the partition moves at the moment."""
+
+
 class NonEmptyGroupError(ApiError, code=68, kind=Kind.FATAL, definite=True):
     """DeleteGroups, OffsetDelete: the group has members; they must leave it first."""
 
@@ -400,6 +411,10 @@ class ElectionNotNeededError(ApiError, code=84, kind=Kind.FATAL, definite=True):
     """Elections: the preferred replica leads already."""
 
 
+class NoReassignmentInProgressError(ApiError, code=85, kind=Kind.FATAL, definite=True):
+    """AlterPartitionReassignments: the partition does not move, so there is nothing to cancel."""
+
+
 class GroupSubscribedToTopicError(ApiError, code=86, kind=Kind.FATAL, definite=True):
     """OffsetDelete: a member of the group is subscribed to the topic."""
 
@@ -408,6 +423,11 @@ class InvalidRecordError(ApiError, code=87, kind=Kind.FATAL, definite=True):
     """Produce: a batch that breaks a rule of the format or of the topic (count, deltas,
     reserved bits).
     """
+
+    def __init__(self, message: str = "", records: Sequence[int] = ()) -> None:
+        """Name the records of the batch that break it, by number from 0, if it is some of them."""
+        super().__init__(message)
+        self.records = records
 
 
 class UnstableOffsetCommitError(ApiError, code=88, kind=Kind.RETRIABLE, definite=True):
@@ -436,7 +456,8 @@ class UnacceptableCredentialError(ApiError, code=93, kind=Kind.FATAL, definite=T
 
 
 class InvalidUpdateVersionError(ApiError, code=95, kind=Kind.FATAL, definite=True):
-    """AlterPartition: the partition epoch in the request is not the current one."""
+    """AlterPartition: the partition epoch in the request is not the current one.
+    AlterPartitionReassignments: the replicas are not those that the asker expects."""
 
 
 class UnknownTopicIdError(ApiError, code=100, kind=Kind.RETRIABLE, definite=True):
@@ -447,6 +468,11 @@ class TransactionalIdNotFoundError(ApiError, code=105, kind=Kind.FATAL, definite
     """DescribeTransactions: the coordinator does not know the transactional id."""
 
 
+class BrokerIdNotRegisteredError(ApiError, code=102, kind=Kind.FATAL, definite=True):
+    """AlterBrokerStates: no broker has the id, none has had a replica under it, and nobody has
+    taken it out of service."""
+
+
 class InconsistentTopicIdError(ApiError, code=103, kind=Kind.RETRIABLE, definite=True):
     """LeaderAndIsr, Fetch: the topic id on disk is another one (the topic was deleted and made
     anew).
@@ -455,7 +481,8 @@ class InconsistentTopicIdError(ApiError, code=103, kind=Kind.RETRIABLE, definite
 
 class IneligibleReplicaError(ApiError, code=107, kind=Kind.FATAL, definite=True):
     """AlterPartition: a proposed ISR member is not alive or has restarted since. Fetch: a follower
-    that lacks committed records is sent nothing before it has left ISR and ELR."""
+    that lacks committed records is sent nothing before it has left ISR and ELR.
+    AlterPartitionReassignments: a broker that would get a replica is being decommissioned."""
 
 
 class NewLeaderElectedError(ApiError, code=108, kind=Kind.RETRIABLE, definite=True):

@@ -66,6 +66,10 @@ PARTITION_COUNT_MAX = 10_000
 IN_FLIGHT_REQUESTS_MAX = 64
 """Requests of one connection that a broker holds unanswered before it stops reading."""
 
+REPORT_REPLICAS_MAX = 1000
+"""Replicas, and copies, in one page of a broker's report: to take one in takes the controller's
+loop some milliseconds."""
+
 ACLS_MAX = 20_000
 """ACLs of a cluster: each broker has them all in memory, in a shape that is made at each change."""
 
@@ -94,6 +98,13 @@ HEAD_BYTES_MAX."""
 
 QUOTAS_OF_REQUEST_MAX = 200
 """Changes of quotas in one request: they are written in one multi, at most 3,000 bytes each."""
+
+MOVES_OF_REQUEST_MAX = 10_000
+"""Partitions that one request may give other replicas: their plan is kept in memory and in the
+store, in nodes of 2,000 each."""
+
+MOVE_REASON_CHARS_MAX = 1000
+"""A person may say so much of a plan; it stands in the plan's node."""
 
 BATCH_HEADER_BYTES = 61
 BATCH_BYTES_MAX = 16 * 1024 * 1024

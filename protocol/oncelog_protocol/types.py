@@ -31,16 +31,27 @@ class IsolationLevel(IntEnum):
     READ_COMMITTED = 1
 
 
+class FetchLane(IntEnum):
+    """It is the connection over which a follower fetches a partition from its leader: the main one,
+    or that of partitions which are far behind."""
+
+    MAIN = 0
+    CATCH_UP = 1
+
+
 NO_LEADER = -1
 NO_EPOCH = -1
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
+NO_TXN_NUMBER = -1
+"""A marker has no number: its epoch is above that of the transaction that it ends."""
 NO_BROKER = -1
 CONSUMER_REPLICA_ID = -1
 """Replica id in a Fetch that comes from a consumer."""
 
+MAX_TIMESTAMP = -3
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
 """Sentinels of ListOffsets, as in Kafka."""

@@ -3,6 +3,7 @@
 from oncelog_protocol.records.batch import (
     HEADER,
     HEADER_BYTES,
+    KAFKA_MAGIC,
     MAGIC,
     BatchHeader,
     CorruptBatchError,
@@ -28,6 +29,7 @@ from oncelog_protocol.records.decode import Headers, RecordColumns, decode_batch
 __all__ = [
     "HEADER",
     "HEADER_BYTES",
+    "KAFKA_MAGIC",
     "MAGIC",
     "BatchHeader",
     "Codec",

@@ -10,6 +10,10 @@
 broker stamps ``base_offset`` and ``leader_epoch`` in place. ``attributes``, as in Kafka: bits 0-2
 codec, bit 3 timestamp type, bit 4 transactional, bit 5 control; the others are reserved.
 
+``magic`` says how the body is written: 1 as columns, which is ours, 2 as Kafka's records
+(:mod:`~oncelog_protocol.records.kafka_body`). The header is the same for both, field by field, and
+one log may hold both.
+
 Rules
 -----
 * :func:`parse_header` checks structure only: what makes the batch readable at all. Whether a
@@ -28,13 +32,18 @@ from crc32c import crc32c
 
 from oncelog_protocol import limits
 from oncelog_protocol.errors import LocalProtocolError, ProtocolError
-from oncelog_protocol.records.compression import Codec
+from oncelog_protocol.records.compression import NATIVE_CODECS, Codec
 from oncelog_protocol.types import Buffer
 
 HEADER = struct.Struct(">qIiBIHiqqqhii")
 HEADER_BYTES = limits.BATCH_HEADER_BYTES
 MAGIC = 1
+"""The body is columns."""
+KAFKA_MAGIC = 2
+"""The body is records as Kafka writes them."""
 
+MAGIC_OFFSET = 16
+"""The byte of ``magic`` stands here, also in Kafka's older formats."""
 LENGTH_OFFSET = 8
 LENGTH_END = 12
 """``batch_length`` counts from here."""
@@ -44,6 +53,7 @@ CRC_END = 21
 """The CRC covers the batch from here."""
 
 CODEC_MASK = 0x07
+_KAFKA_CODECS = tuple(Codec)
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
@@ -117,12 +127,12 @@ class BatchHeader(NamedTuple):
     def codec(self) -> Codec:
         """Return the codec of the body.
 
-        :raises CorruptBatchError: a number that no codec has.
+        :raises CorruptBatchError: a number that no codec of the format has.
         """
-        try:
-            return Codec(self.attributes & CODEC_MASK)
-        except ValueError:
-            raise CorruptBatchError(f"batch: codec {self.codec_id} is not known") from None
+        number = self.attributes & CODEC_MASK
+        if number not in (_KAFKA_CODECS if self.magic == KAFKA_MAGIC else NATIVE_CODECS):
+            raise CorruptBatchError(f"batch: codec {number} is not known")
+        return Codec(number)
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -141,8 +151,8 @@ class BatchHeader(NamedTuple):
 
 
 def assemble(header: BatchHeader, body: Buffer, *, sealed: bool = True) -> bytearray:
-    """Return the batch of ``header`` and ``body``; length, magic and CRC of the header are set
-    here.
+    """Return the batch of ``header`` and ``body``; length and CRC of the header are set here, and
+    its magic, unless the body is Kafka's.
 
     :param sealed: without it the batch has no CRC until :func:`identify` is called.
 
@@ -152,7 +162,8 @@ def assemble(header: BatchHeader, body: Buffer, *, sealed: bool = True) -> bytea
     size = HEADER_BYTES + len(body)
     if size > limits.BATCH_BYTES_MAX:
         raise LocalProtocolError(f"batch: {size} bytes, at most {limits.BATCH_BYTES_MAX}")
-    header = header._replace(batch_length=size - LENGTH_END, magic=MAGIC, crc=0)
+    magic = KAFKA_MAGIC if header.magic == KAFKA_MAGIC else MAGIC
+    header = header._replace(batch_length=size - LENGTH_END, magic=magic, crc=0)
     try:
         batch = bytearray(HEADER.pack(*header))
     except struct.error as exc:
@@ -174,8 +185,8 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         raise CorruptBatchError(f"batch header: {max(len(buf) - pos, 0)} bytes of {HEADER_BYTES}")
     header = BatchHeader._make(HEADER.unpack_from(buf, pos))
     length, delta, count = header.batch_length, header.last_offset_delta, header.record_count
-    if header.magic != MAGIC:
-        raise CorruptBatchError(f"batch: magic {header.magic}, not {MAGIC}")
+    if header.magic != MAGIC and header.magic != KAFKA_MAGIC:
+        raise CorruptBatchError(f"batch: magic {header.magic}, not {MAGIC} or {KAFKA_MAGIC}")
     if not HEADER_BYTES - LENGTH_END <= length <= limits.BATCH_BYTES_MAX - LENGTH_END:
         raise CorruptBatchError(f"batch: length {length} is out of bounds")
     if not 0 <= count <= limits.BATCH_RECORD_COUNT_MAX or count > delta + 1:

@@ -9,6 +9,7 @@ A headers column holds per record nil or a flat array ``[key, value, key, value,
 
 Rules
 -----
+* Kafka's body (``magic`` 2) is made of the same columns, as records.
 * Whole columns go through msgpack in one call; no loop in Python runs over records that have
   neither timestamps of their own nor headers.
 * What :mod:`~oncelog_protocol.records.decode` would refuse is refused here, before it is sent.
@@ -17,6 +18,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from operator import lt
 
 from oncelog_protocol import limits
@@ -25,11 +27,14 @@ from oncelog_protocol.packing import MalformedError, pack
 from oncelog_protocol.records.batch import (
     CONTROL_BIT,
     HEADER_BYTES,
+    KAFKA_MAGIC,
+    MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
     assemble,
 )
 from oncelog_protocol.records.compression import Codec, compress, output_bound
+from oncelog_protocol.records.kafka_body import BodyColumns, encode_body
 from oncelog_protocol.types import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 HeaderItems = Sequence[tuple[str, bytes | None]]
@@ -59,6 +64,7 @@ def encode_batch(
     transactional: bool = False,
     control: bool = False,
     offset_deltas: Sequence[int] | None = None,
+    magic: int = MAGIC,
     sealed: bool = True,
 ) -> bytearray:
     """Return one batch of the records whose columns are given.
@@ -68,6 +74,7 @@ def encode_batch(
     :param codec: of the body; ``level`` is the codec's own. A body that would compress beyond the
         ratio that decoders accept (constant data) goes out uncompressed.
     :param offset_deltas: strictly increasing, from 0; None: no gaps. Only compaction makes gaps.
+    :param magic: how the body is written: as columns, or as Kafka's records.
     :param sealed: without it the batch is not valid until ``batch.identify`` has been called.
     :raises LocalProtocolError: unequal columns, values that are not bytes, or above ``limits``.
     :raises CodecUnavailableError: the codec's library is not installed.
@@ -76,19 +83,20 @@ def encode_batch(
     if not 1 <= count <= limits.BATCH_RECORD_COUNT_MAX:
         raise LocalProtocolError(f"batch: {count} records, of 1 to {limits.BATCH_RECORD_COUNT_MAX}")
     base_timestamp, max_timestamp, timestamp_deltas = _timestamp_column(timestamps, count)
-    columns = [
-        _bytes_column("value", values, count),
-        None if keys is None else _bytes_column("key", keys, count),
-        timestamp_deltas,
-        None if headers is None else _header_column(headers, count),
-        None if offset_deltas is None else _offset_column(offset_deltas, count),
-    ]
-    codec, body = _compressed(codec, _packed(columns), level)
+    values = _bytes_column("value", values, count)
+    keys = None if keys is None else _bytes_column("key", keys, count)
+    flat = None if headers is None else _header_column(headers, count)
+    gaps = None if offset_deltas is None else _offset_column(offset_deltas, count)
+    if magic == KAFKA_MAGIC:
+        plain = _kafka_body(values, keys, timestamp_deltas, headers, gaps)
+    else:
+        plain = _packed([values, keys, timestamp_deltas, flat, gaps])
+    codec, body = _compressed(codec, plain, level, magic)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
         leader_epoch=leader_epoch,
-        magic=0,
+        magic=magic,
         crc=0,
         attributes=codec | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control,
         last_offset_delta=count - 1 if offset_deltas is None else offset_deltas[-1],
@@ -100,6 +108,33 @@ def encode_batch(
         record_count=count,
     )
     return assemble(header, body, sealed=sealed)
+
+
+def _kafka_body(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    timestamp_deltas: list[int] | None,
+    headers: Sequence[HeaderItems | None] | None,
+    offset_deltas: list[int] | None,
+) -> bytes:
+    pairs = None if headers is None else [tuple(items or ()) for items in headers]
+    listed = None if keys is None else list(keys)
+    return encode_body(BodyColumns(list(values), listed, timestamp_deltas, pairs, offset_deltas))
+
+
+def encode_columns(magic: int, columns: BodyColumns) -> bytes:
+    """Return the uncompressed body of columns that were decoded before, in the format that
+    ``magic`` names.
+
+    :raises LocalProtocolError: the body is larger than msgpack allows.
+    """
+    if magic == KAFKA_MAGIC:
+        return encode_body(columns)
+    values, keys, timestamps, headers, offsets = columns
+    flat = None
+    if headers is not None:
+        flat = [list(chain.from_iterable(items)) if items else None for items in headers]
+    return _packed([values, keys, timestamps, flat, offsets])
 
 
 def _packed(columns: Sequence[object]) -> bytes:
@@ -185,9 +220,11 @@ def _offset_column(offset_deltas: Sequence[int], count: int) -> list[int] | None
     return None if column[-1] == count - 1 else column
 
 
-def _compressed(codec: Codec, body: bytes, level: int | None) -> tuple[Codec, bytes]:
+def _compressed(codec: Codec, body: bytes, level: int | None, magic: int) -> tuple[Codec, bytes]:
     if codec is Codec.NONE:
         return codec, body
+    if codec is Codec.SNAPPY and magic != KAFKA_MAGIC:
+        raise LocalProtocolError("batch: snappy is for Kafka's batches only")
     compressed = compress(codec, body, level)
     if len(body) > output_bound(len(compressed)):
         return Codec.NONE, body

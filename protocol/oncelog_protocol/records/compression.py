@@ -5,13 +5,16 @@ Rules
 * Decompression is bounded by an absolute size and by a ratio, and the output is never taken in one
   piece on the word of the input alone.
 * The input is one stream and nothing else: what ends early or has bytes after its end is refused.
-* lz4 and zstandard are optional libraries, imported at their first use. Without one,
-  :class:`CodecUnavailableError` names the extra that brings it.
+* lz4, zstandard and cramjam (snappy) are optional libraries, imported at their first use. Without
+  one, :class:`CodecUnavailableError` names the extra that brings it.
+* Snappy is one block, or blocks in the framing of Java's library, which is what is written here. A
+  block says first how large it becomes: that is held against the bound before it is believed.
 """
 
 from __future__ import annotations
 
 import importlib
+import struct
 import zlib
 from enum import IntEnum
 from typing import Any
@@ -31,14 +34,29 @@ size allocates the window on the word of the frame."""
 _GZIP_WBITS = 31
 _PIECE_BYTES = 256 * 1024
 
+_XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+"""Snappy's framing of Java begins with this: its magic, its version, and the oldest version that
+reads it."""
+_XERIAL_MAGIC_BYTES = 8
+_BLOCK_BYTES = 32 * 1024
+_INT32 = struct.Struct(">i")
+
+_LIBRARIES = {2: ("cramjam", "snappy"), 3: ("lz4.frame", "lz4"), 4: ("zstandard", "zstd")}
+"""The module and the extra of a codec, by its number."""
+
 
 class Codec(IntEnum):
-    """Codec numbers in batch attributes are Kafka's (2 is snappy, which is not spoken)."""
+    """Codec numbers in batch attributes are Kafka's. Snappy is in Kafka's batches only."""
 
     NONE = 0
     GZIP = 1
+    SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+NATIVE_CODECS = tuple(codec for codec in Codec if codec is not Codec.SNAPPY)
+"""Batches of our own format have these."""
 
 
 class CompressionError(ProtocolError):
@@ -54,7 +72,7 @@ def require(codec: Codec) -> None:
 
     :raises CodecUnavailableError: its library is not installed.
     """
-    if codec in (Codec.LZ4, Codec.ZSTD):
+    if codec in _LIBRARIES:
         _library(codec)
 
 
@@ -71,6 +89,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
             GZIP_LEVEL_DEFAULT if level is None else level, zlib.DEFLATED, _GZIP_WBITS
         )
         return deflate.compress(data) + deflate.flush()
+    if codec is Codec.SNAPPY:
+        return _compress_snappy(data)
     if codec is Codec.LZ4:
         lz4_frame = _library(codec)
         compressed: bytes = lz4_frame.compress(
@@ -105,6 +125,8 @@ def decompress(
         return bytes(data)
     if codec is Codec.ZSTD:
         return _decompress_zstd(data, bound)
+    if codec is Codec.SNAPPY:
+        return _decompress_snappy(data, bound)
     if codec is Codec.GZIP:
         return _decompress_stream(codec, zlib.decompressobj(_GZIP_WBITS), data, bound, zlib.error)
     lz4_frame = _library(codec)
@@ -193,12 +215,52 @@ def _measure_zstd(decompressor: Any, data: Buffer, bound: int) -> int:
     return size
 
 
+def _compress_snappy(data: Buffer) -> bytes:
+    snappy = _library(Codec.SNAPPY).snappy
+    view = memoryview(data)
+    pieces = [_XERIAL]
+    for start in range(0, len(view), _BLOCK_BYTES):
+        block = bytes(snappy.compress_raw(view[start : start + _BLOCK_BYTES]))
+        pieces += (_INT32.pack(len(block)), block)
+    return b"".join(pieces)
+
+
+def _decompress_snappy(data: Buffer, bound: int) -> bytes:
+    """Decompress one block, or the blocks of Java's framing, each after its length."""
+    view = memoryview(data)
+    if view[:_XERIAL_MAGIC_BYTES] != _XERIAL[:_XERIAL_MAGIC_BYTES]:
+        return _decompress_block(view, bound)
+    if len(view) < len(_XERIAL):
+        raise CompressionError("snappy: the stream is cut off")
+    pieces: list[bytes] = []
+    position, size = len(_XERIAL), 0
+    while position < len(view):
+        start = position + _INT32.size
+        length = _INT32.unpack_from(view, position)[0] if start <= len(view) else -1
+        position = start + length
+        if length < 0 or position > len(view):
+            raise CompressionError("snappy: the stream is cut off")
+        pieces.append(_decompress_block(view[start:position], bound - size))
+        size += len(pieces[-1])
+    return b"".join(pieces)
+
+
+def _decompress_block(block: memoryview, bound: int) -> bytes:
+    cramjam = _library(Codec.SNAPPY)
+    try:
+        if cramjam.snappy.decompress_raw_len(block) > bound:
+            raise _too_large(Codec.SNAPPY, bound)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as exc:
+        raise CompressionError(f"snappy: {exc}") from exc
+
+
 def _too_large(codec: Codec, bound: int) -> CompressionError:
     return CompressionError(f"{codec.name.lower()}: the body is larger than {bound} bytes")
 
 
 def _library(codec: Codec) -> Any:
-    name, extra = ("lz4.frame", "lz4") if codec is Codec.LZ4 else ("zstandard", "zstd")
+    name, extra = _LIBRARIES[codec]
     try:
         return importlib.import_module(name)
     except ImportError as exc:

@@ -6,6 +6,8 @@ id and epoch of the ended transaction are in the batch header.
 
 A leader that knows where the transaction begins in its log writes version 1 of the value, which
 goes on with ``first_offset:i64``: so each segment tells by itself which ranges were aborted.
+Version 2 goes on with ``number:i64``: the epoch stays, and the marker ends the transaction with
+that number under it; the first one has 1. It is for clients of Kafka that keep their epoch.
 """
 
 from __future__ import annotations
@@ -18,11 +20,14 @@ from oncelog_protocol.errors import LocalProtocolError
 from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import decode_batch
-from oncelog_protocol.types import NO_EPOCH, Buffer
+from oncelog_protocol.types import NO_EPOCH, NO_TXN_NUMBER, Buffer
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _VALUE_1 = struct.Struct(">hiq")
+_VALUE_2 = struct.Struct(">hiqq")
+_VERSIONS = {_VALUE.size: 0, _VALUE_1.size: 1, _VALUE_2.size: 2}
+"""A value of each version has a size of its own."""
 _VERSION = 0
 _NO_OFFSET = -1
 
@@ -46,6 +51,9 @@ class Marker(NamedTuple):
     first_offset: int = _NO_OFFSET
     """The transaction begins at this offset of the log; -1: it is not told, or it has nothing
     there."""
+    number: int = NO_TXN_NUMBER
+    """It ends the transaction with this number under its epoch; -1: its epoch is above that of what
+    it ends."""
 
 
 def encode_marker(
@@ -58,6 +66,7 @@ def encode_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_EPOCH,
     first_offset: int = _NO_OFFSET,
+    number: int = NO_TXN_NUMBER,
 ) -> bytearray:
     """Return the batch that ends the transaction of ``producer_id``.
 
@@ -65,7 +74,9 @@ def encode_marker(
     """
     try:
         key = _KEY.pack(_VERSION, control_type)
-        if first_offset < 0:
+        if number >= 0:
+            value = _VALUE_2.pack(2, coordinator_epoch, first_offset, number)
+        elif first_offset < 0:
             value = _VALUE.pack(_VERSION, coordinator_epoch)
         else:
             value = _VALUE_1.pack(1, coordinator_epoch, first_offset)
@@ -84,6 +95,12 @@ def encode_marker(
     )
 
 
+def plain_record(marker: Marker) -> tuple[bytes, bytes]:
+    """Return key and value of a marker's record in version 0, which Kafka's readers know."""
+    key = _KEY.pack(_VERSION, marker.control_type)
+    return key, _VALUE.pack(_VERSION, marker.coordinator_epoch)
+
+
 def decode_marker(batch: Buffer, *, verify: bool = True) -> Marker:
     """Return the marker that ``batch`` is.
 
@@ -96,14 +113,16 @@ def decode_marker(batch: Buffer, *, verify: bool = True) -> Marker:
     value = columns.values[0] if len(columns.values) == 1 else None
     if not header.is_control or key is None or value is None:
         raise CorruptBatchError("marker: not a control batch of one record")
-    if len(key) != _KEY.size or len(value) not in (_VALUE.size, _VALUE_1.size):
+    if len(key) != _KEY.size or len(value) not in _VERSIONS:
         raise CorruptBatchError("marker: a key or value of another size")
     key_version, number = _KEY.unpack(key)
     value_version, coordinator_epoch = _VALUE.unpack_from(value)
-    first_offset = _NO_OFFSET
+    first_offset, txn_number = _NO_OFFSET, NO_TXN_NUMBER
     if len(value) == _VALUE_1.size:
-        value_version, coordinator_epoch, first_offset = _VALUE_1.unpack(value)
-    if key_version != _VERSION or value_version != (len(value) == _VALUE_1.size):
+        first_offset = _VALUE_1.unpack(value)[2]
+    elif len(value) == _VALUE_2.size:
+        _, _, first_offset, txn_number = _VALUE_2.unpack(value)
+    if key_version != _VERSION or value_version != _VERSIONS[len(value)]:
         raise CorruptBatchError(f"marker: versions {key_version} and {value_version}")
     try:
         control_type = ControlType(number)
@@ -117,4 +136,5 @@ def decode_marker(batch: Buffer, *, verify: bool = True) -> Marker:
         header.base_offset,
         header.base_timestamp,
         first_offset,
+        txn_number,
     )

@@ -97,7 +97,7 @@ def test_a_header_within_a_larger_buffer() -> None:
     "changes",
     [
         pytest.param({"magic": 0}, id="magic of another format"),
-        pytest.param({"magic": 2}, id="magic of Kafka's format"),
+        pytest.param({"magic": 3}, id="magic of a format to come"),
         pytest.param({"batch_length": 0}, id="no length"),
         pytest.param({"batch_length": 48}, id="shorter than its header"),
         pytest.param({"batch_length": limits.BATCH_BYTES_MAX - 11}, id="longer than any batch"),

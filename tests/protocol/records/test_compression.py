@@ -27,6 +27,7 @@ from oncelog_protocol.records.compression import (
 
 MIB = 2**20
 REAL = [Codec.GZIP, Codec.LZ4, Codec.ZSTD]
+"""These take any ratio; snappy stops below 1:30."""
 each_codec = pytest.mark.parametrize("codec", REAL, ids=lambda codec: codec.name)
 
 
@@ -187,6 +188,49 @@ def test_line_59_the_stream_of_another_codec(codec: Codec) -> None:
         decompress(codec, text(1000))
 
 
+HELLO_TWICE = bytes.fromhex("0a1068656c6c6f120500")
+"""It is "hellohello" as one block of snappy."""
+
+
+@pytest.mark.parametrize("size", [0, 1, 32_767, 32_768, 32_769, 400_000])
+def test_snappy_goes_out_in_the_framing_of_java(size: int) -> None:
+    packed = compress(Codec.SNAPPY, text(2 * size)[:size])
+    assert packed[:16] == b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
+    assert decompress(Codec.SNAPPY, packed) == text(2 * size)[:size]
+    for end in {*range(1, min(len(packed), 40)), *range(len(packed) - 6, len(packed))}:
+        if end != 16:
+            with pytest.raises(CompressionError):
+                decompress(Codec.SNAPPY, packed[:end])
+
+
+def test_snappy_comes_in_as_one_block_or_in_the_framing_of_java() -> None:
+    assert decompress(Codec.SNAPPY, HELLO_TWICE) == b"hellohello"
+    framed = b"\x82SNAPPY\0" + bytes(7) + b"\1" + b"\0\0\0\x0a" + HELLO_TWICE
+    assert decompress(Codec.SNAPPY, framed + framed[16:]) == b"hellohello" * 2
+    for bad in (b"", b"\xff" * 12, HELLO_TWICE + b"x", HELLO_TWICE[:-1], framed + b"\xff" * 8):
+        with pytest.raises(CompressionError):
+            decompress(Codec.SNAPPY, bad)
+
+
+@given(st.binary(max_size=60), st.booleans())
+def test_any_snappy_is_read_or_refused(data: bytes, framed: bool) -> None:
+    try:
+        decompress(Codec.SNAPPY, compress(Codec.SNAPPY, b"")[: 16 * framed] + data)
+    except CompressionError:
+        pass
+
+
+def test_line_58_snappy_that_claims_much_takes_nothing() -> None:
+    claims = b"\xff\xff\xff\xff\x0f" + bytes(100)
+    with pytest.raises(CompressionError, match="larger than"):
+        decompress(Codec.SNAPPY, claims)
+    # Blocks are small each, and too much together.
+    blocks = compress(Codec.SNAPPY, bytes(100_000))
+    with pytest.raises(CompressionError, match="larger than"):
+        decompress(Codec.SNAPPY, blocks, size_max=99_999)
+    assert decompress(Codec.SNAPPY, blocks, size_max=100_000) == bytes(100_000)
+
+
 def test_zstd_streams_that_do_not_say_their_size() -> None:
     packer = zstandard.ZstdCompressor().compressobj()
     packed = packer.compress(text(300_000)) + packer.flush()
@@ -198,7 +242,11 @@ def test_zstd_streams_that_do_not_say_their_size() -> None:
 
 @pytest.mark.parametrize(
     ("codec", "module", "extra"),
-    [(Codec.LZ4, "lz4.frame", "oncelog[lz4]"), (Codec.ZSTD, "zstandard", "oncelog[zstd]")],
+    [
+        (Codec.LZ4, "lz4.frame", "oncelog[lz4]"),
+        (Codec.SNAPPY, "cramjam", "oncelog[snappy]"),
+        (Codec.ZSTD, "zstandard", "oncelog[zstd]"),
+    ],
 )
 def test_a_missing_library_is_named_with_its_extra(
     codec: Codec, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
@@ -220,6 +268,7 @@ def test_optional_libraries_are_not_imported_with_the_module(
 ) -> None:
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     monkeypatch.setitem(sys.modules, "zstandard", None)
+    monkeypatch.setitem(sys.modules, "cramjam", None)
     again = importlib.util.find_spec(compression.__name__)
     assert again is not None
     assert again.loader is not None

@@ -45,6 +45,22 @@ def test_a_marker_may_tell_where_its_transaction_begins() -> None:
     assert decode_marker(batch) == Marker(ControlType.ABORT, 7, 3, 12, 55, 1000, 2**40)
 
 
+@pytest.mark.parametrize("first_offset", [-1, 2**40])
+def test_a_marker_may_end_a_transaction_by_its_number(first_offset: int) -> None:
+    batch = encode_marker(
+        ControlType.COMMIT,
+        producer_id=7,
+        producer_epoch=3,
+        coordinator_epoch=12,
+        timestamp_ms=1000,
+        base_offset=55,
+        first_offset=first_offset,
+        number=2**33,
+    )
+    told = Marker(ControlType.COMMIT, 7, 3, 12, 55, 1000, first_offset, 2**33)
+    assert decode_marker(batch) == told
+
+
 def test_the_bytes_are_kafkas() -> None:
     batch = encode_marker(
         ControlType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=5, timestamp_ms=0
@@ -71,6 +87,8 @@ def test_the_smallest_legal_marker() -> None:
         pytest.param(control_batch(None, VALUE), id="no key"),
         pytest.param(control_batch(KEY, b"\0\0\0\0\0\5" + b"\0" * 8), id="version 0, longer"),
         pytest.param(control_batch(KEY, b"\0\1\0\0\0\5"), id="version 1, shorter"),
+        pytest.param(control_batch(KEY, b"\0\1\0\0\0\5" + b"\0" * 16), id="version 1, longer"),
+        pytest.param(control_batch(KEY, b"\0\2\0\0\0\5" + b"\0" * 8), id="version 2, shorter"),
         pytest.param(control_batch(KEY, None), id="no value"),
         pytest.param(control_batch(KEY + b"\0", VALUE), id="a longer key"),
         pytest.param(control_batch(KEY, VALUE[:-1]), id="a shorter value"),
