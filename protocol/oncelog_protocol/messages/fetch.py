@@ -5,6 +5,10 @@ connection: ``session_epoch`` 0 names all partitions and begins the session; n >
 those whose offset or epochs changed since, and ``forgotten`` those to drop. The answer to an
 incremental fetch holds only partitions with news. As a connection is ordered and dies whole, no
 session outlives it and none must be evicted (KIP-227 without its cache).
+
+Version 1 says which lane of a follower the fetch comes over, and which batch formats its reader
+understands; the answer tells a follower that is far behind how much is left. A reader of version 0
+is on the main lane, and understands magic 1 only.
 """
 
 from __future__ import annotations
@@ -13,7 +17,22 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Span
+from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Span, since
+from oncelog_protocol.types import FetchLane
+
+COLUMNS_FORMAT = 1
+"""It is the bit of batches with magic 1, whose records are columns. Bit n stands for magic n + 1;
+4 is for bytes and lengths as columns, later."""
+KAFKA_FORMAT = 2
+"""It is the bit of Kafka's batches, magic 2."""
+ALL_FORMATS = COLUMNS_FORMAT | KAFKA_FORMAT
+"""This release understands these."""
+NOT_KNOWN = -1
+
+
+def format_of(magic: int) -> int:
+    """Return the bit of the batches that have this magic."""
+    return 1 << (magic - 1)
 
 
 @dataclass(slots=True)
@@ -71,7 +90,8 @@ class AbortedTransaction:
 class FetchPartitionResponse:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
     FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INCONSISTENT_TOPIC_ID, STORAGE_ERROR, CORRUPT_MESSAGE
-    (rot found on reading), TOPIC_AUTHORIZATION_FAILED. When ``diverging`` is set there are no
+    (rot found on reading), TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION (a batch of a format
+    that the reader does not name). When ``diverging`` is set there are no
     records and the other offsets must not be used [K6] [B5]."""
 
     partition: Int32
@@ -83,6 +103,10 @@ class FetchPartitionResponse:
     """Whole batches; the first may begin below ``fetch_offset`` (the reader skips)."""
     diverging: EpochEnd | None = None
     aborted: list[AbortedTransaction] | None = None
+    bytes_left: Int64 = since(1, default=NOT_KNOWN)
+    """So many bytes of the leader's log lie after ``records``, about. Followers on the catch-up
+    lane are told; -1: not told. It is 0 for a member of the ISR or the ELR, however much is left:
+    its place is on the main lane."""
 
 
 @dataclass(slots=True)
@@ -110,6 +134,7 @@ class FetchRequest(Request):
 
     api_key: ClassVar[ApiKey] = ApiKey.FETCH
     response: ClassVar[type] = FetchResponse
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     asker_field: ClassVar[str] = "replica_id"
 
     replica_id: Int32
@@ -122,3 +147,9 @@ class FetchRequest(Request):
     """-1: no session (consumers); 0: full; n: incremental."""
     topics: list[FetchTopic]
     forgotten: list[ForgottenTopic] = field(default_factory=list)
+    lane: Int8 = since(1, default=FetchLane.MAIN.value)
+    """A follower fetches what is far behind over a connection of its own, the catch-up lane (1).
+    0: the main one, and every consumer's."""
+    formats: Int32 = since(1, default=COLUMNS_FORMAT)
+    """The reader understands batches of these formats, a bit each: 1 magic 1, 2 magic 2, 4 magic 3.
+    Bits that are not known here are of formats that this broker does not have."""

@@ -17,6 +17,7 @@ from oncelog_protocol import limits
 from oncelog_protocol.packing import MalformedError, unpack
 from oncelog_protocol.records.batch import (
     HEADER_BYTES,
+    KAFKA_MAGIC,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     CorruptBatchError,
@@ -24,6 +25,7 @@ from oncelog_protocol.records.batch import (
     verify_crc,
 )
 from oncelog_protocol.records.compression import Codec, CompressionError, decompress
+from oncelog_protocol.records.kafka_body import decode_body
 from oncelog_protocol.types import Buffer
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -96,14 +98,32 @@ def decode_batch(
         raise CorruptBatchError(f"batch: {len(buf)} bytes, its header says {header.size_bytes}")
     if verify:
         verify_crc(buf)
+    body = plain_body(buf, header)
+    return _kafka_columns(header, body) if header.magic == KAFKA_MAGIC else _columns(header, body)
+
+
+def plain_body(buf: Buffer, header: BatchHeader) -> Buffer:
+    """Return the body of the batch ``buf``, decompressed.
+
+    :raises CorruptBatchError: it is not what its codec writes.
+    :raises CodecUnavailableError: the codec's library is not installed.
+    """
     body: Buffer = memoryview(buf)[HEADER_BYTES:]
     codec = header.codec
-    if codec is not Codec.NONE:
-        try:
-            body = decompress(codec, body)
-        except CompressionError as exc:
-            raise CorruptBatchError(f"batch body: {exc}") from exc
-    return _columns(header, body)
+    if codec is Codec.NONE:
+        return body
+    try:
+        return decompress(codec, body)
+    except CompressionError as exc:
+        raise CorruptBatchError(f"batch body: {exc}") from exc
+
+
+def _kafka_columns(header: BatchHeader, body: Buffer) -> RecordColumns:
+    values, keys, deltas, headers, offsets = decode_body(body, header.record_count)
+    if offsets is None and len(values) <= header.last_offset_delta:
+        offsets = list(range(len(values)))  # compaction took the last ones away
+    timestamps = None if deltas is None else _timestamps(header, deltas)
+    return RecordColumns(header, values, keys, timestamps, headers, _offset_deltas(header, offsets))
 
 
 def _columns(header: BatchHeader, body: Buffer) -> RecordColumns:
