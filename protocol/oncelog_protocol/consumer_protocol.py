@@ -3,46 +3,42 @@
 Both are msgpack arrays that begin with a version. A reader takes newer versions and ignores fields
 that it does not know, so that releases can share a group. Brokers carry them as they are; they look
 inside only to say who is subscribed to what (DescribeGroups, OffsetDelete).
+
+Clients of Kafka say the same in other bytes (``kafka_consumer_protocol``). Both are read here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
 from oncelog_protocol import limits
 from oncelog_protocol.errors import InvalidRequestError
+from oncelog_protocol.kafka_consumer_protocol import (
+    ConsumerAssignment,
+    ConsumerSubscription,
+    decode_kafka_assignment,
+    decode_kafka_subscription,
+    is_of_kafka,
+)
 from oncelog_protocol.types import TopicPartition
+
+__all__ = [
+    "PROTOCOL_TYPE",
+    "VERSION",
+    "ConsumerAssignment",
+    "ConsumerSubscription",
+    "decode_assignment",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_subscription",
+    "is_of_kafka",
+]
 
 PROTOCOL_TYPE = "consumer"
 VERSION = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerSubscription:
-    """It says what a member wants, and what it has.
-
-    ``owned`` are the partitions that it reads at this moment, as of ``generation`` (-1: none): the
-    assigning member leaves them with it if it can, and does not give them to another before it has
-    given them up (KIP-429). A claim of an older generation than another's loses (KIP-792).
-    """
-
-    topics: tuple[str, ...]
-    owned: tuple[TopicPartition, ...] = ()
-    generation: int = -1
-    rack: str | None = None
-    user_data: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerAssignment:
-    """It says what a member gets."""
-
-    partitions: tuple[TopicPartition, ...]
-    user_data: bytes = b""
 
 
 def encode_subscription(subscription: ConsumerSubscription) -> bytes:
@@ -60,7 +56,12 @@ def encode_subscription(subscription: ConsumerSubscription) -> bytes:
 
 
 def decode_subscription(data: bytes) -> ConsumerSubscription:
-    """:raises InvalidRequestError: the bytes are not a subscription."""
+    """Return what a member wants, in whichever words it says so.
+
+    :raises InvalidRequestError: the bytes are not a subscription.
+    """
+    if is_of_kafka(data):
+        return decode_kafka_subscription(data)
     fields = _unpack(data, 6)
     _, topics, owned, generation, rack, user_data = fields[:6]
     if (
@@ -85,6 +86,8 @@ def decode_assignment(data: bytes) -> ConsumerAssignment:
     """
     if not data:
         return ConsumerAssignment(())
+    if is_of_kafka(data):
+        return decode_kafka_assignment(data)
     _, partitions, user_data = _unpack(data, 3)[:3]
     if not isinstance(user_data, bytes):
         raise InvalidRequestError("not a consumer assignment")
