@@ -55,6 +55,7 @@ def test_orders_between_brokers_are_marked() -> None:
         "ALTER_PARTITION",
         "CONTROLLED_SHUTDOWN",
         "ALLOCATE_PRODUCER_IDS",
+        "BROKER_REPORT",
         "WRITE_TXN_MARKERS",
     }
 

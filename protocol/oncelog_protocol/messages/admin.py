@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Text, since
 
 
 @dataclass(slots=True)
@@ -262,8 +262,10 @@ class AlterConfigsRequest(Request):
 
 @dataclass(slots=True)
 class ReplicaSize:
-    """It tells of one replica on one directory: bytes on disk, and offsets behind its leader's
-    end."""
+    """It tells of one replica on one directory: bytes on disk, and where it begins and ends.
+
+    ``is_future``: it is the copy of a replica that moves to this directory, and lacks
+    ``offset_lag`` offsets. Version 0 has no such copies."""
 
     topic: Name
     partition: Int32
@@ -271,6 +273,50 @@ class ReplicaSize:
     log_start_offset: Int64
     log_end_offset: Int64
     high_watermark: Int64
+    is_future: bool = since(1, default=False)
+    offset_lag: Int64 = since(1, default=0)
+
+
+@dataclass(slots=True)
+class ReplicaPlace:
+    """It names a directory, as the broker's settings do, for one replica of the broker asked."""
+
+    topic: Name
+    partition: Int32
+    path: Text
+
+
+@dataclass(slots=True)
+class ReplicaPlaceResult:
+    """Its errors are LOG_DIR_NOT_FOUND; REPLICA_NOT_AVAILABLE when the broker has no such replica,
+    and will make it there if it gets one; STORAGE_ERROR when a directory is offline or has no
+    room. ``size_bytes`` are to be copied; -1: not known."""
+
+    topic: Name
+    partition: Int32
+    error_code: Int16 = 0
+    error_message: Text | None = None
+    size_bytes: Int64 = -1
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirsResponse:
+    """It has one result an item, in order. Its error is CLUSTER_AUTHORIZATION_FAILED."""
+
+    error_code: Int16 = 0
+    results: list[ReplicaPlaceResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirsRequest(Request):
+    """Replicas of the broker that is asked go to other directories of it (KIP-113). It is answered
+    when the moves are accepted. A place where a replica is already ends its move elsewhere."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_REPLICA_LOG_DIRS
+    response: ClassVar[type] = AlterReplicaLogDirsResponse
+
+    replicas: list[ReplicaPlace]
+    validate_only: bool = False
 
 
 @dataclass(slots=True)
@@ -298,6 +344,7 @@ class DescribeLogDirsRequest(Request):
     """Each broker answers for itself. ``topics`` None asks for all."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_LOG_DIRS
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     response: ClassVar[type] = DescribeLogDirsResponse
 
     topics: list[Name] | None

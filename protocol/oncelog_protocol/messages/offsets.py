@@ -11,7 +11,8 @@ from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name
 
 @dataclass(slots=True)
 class ListOffsetsPartition:
-    """``timestamp`` is in ms, or -2 earliest, -1 latest (high watermark, or last stable offset)."""
+    """``timestamp`` is in ms, or -2 earliest, -1 latest (high watermark, or last stable offset), -3
+    the record with the largest timestamp, the first of them (KIP-734)."""
 
     partition: Int32
     timestamp: Int64

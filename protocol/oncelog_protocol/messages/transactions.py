@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
+from oncelog_protocol.types import NO_TXN_NUMBER
 
 
 @dataclass(slots=True)
@@ -111,6 +112,9 @@ class AddPartitionsResult:
     transactional_id: Name
     error_code: Int16 = 0
     error_message: Text | None = None
+    number: Int64 = since(1, default=0)
+    """``verify_only``: the transaction has this number under its producer epoch, if it ends by
+    number; 0: its end raises the epoch."""
 
 
 @dataclass(slots=True)
@@ -128,6 +132,7 @@ class AddPartitionsToTxnRequest(Request):
     may ask for one of their own, and need not."""
 
     api_key: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     response: ClassVar[type] = AddPartitionsToTxnResponse
 
     transactions: list[AddedTransaction]
@@ -258,13 +263,14 @@ class EndTxnRequest(Request):
 @dataclass(slots=True)
 class TxnMarker:
     """It says how the transaction of a producer ended. ``producer_epoch`` is above that of its
-    data."""
+    data, unless it ends by ``number``: then it is that of its data."""
 
     producer_id: Int64
     producer_epoch: Int16
     coordinator_epoch: Int32
     commit: bool
     topics: list[TxnTopic]
+    number: Int64 = since(1, default=NO_TXN_NUMBER)
 
 
 @dataclass(slots=True)
@@ -309,6 +315,7 @@ class WriteTxnMarkersRequest(Request):
     they decide of committed offsets, are committed and in force."""
 
     api_key: ClassVar[ApiKey] = ApiKey.WRITE_TXN_MARKERS
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     response: ClassVar[type] = WriteTxnMarkersResponse
     between_brokers: ClassVar[bool] = True
 
