@@ -50,6 +50,7 @@ from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from oncelog_protocol.quotas import NEVER_HELD
 from oncelog_protocol.registry import REQUESTS, negotiate
+from oncelog_protocol.strangers import Stranger
 from oncelog_protocol.types import NO_BROKER, Buffer
 
 _CORRELATION_ID_MAX = 2**31 - 1
@@ -306,8 +307,7 @@ class ServerConnection:
         self._authenticates = authenticates
         frame_bytes_max = limits.FRAME_BYTES_MAX_UNAUTHENTICATED
         self._reader = FrameReader(frame_bytes_max=frame_bytes_max, reuse=reuse)
-        self._stranger_bytes = 0
-        self._hellos = 0
+        self._stranger = Stranger()
         self._greeted = False
         self._takes_throttle = False
         self._over = False
@@ -361,11 +361,7 @@ class ServerConnection:
         return self._requests(self._reader.received(nbytes))
 
     def _from_stranger(self, nbytes: int) -> list[IncomingRequest]:
-        self._stranger_bytes += nbytes
-        if self._stranger_bytes > limits.UNAUTHENTICATED_BYTES_MAX:
-            raise RemoteProtocolError(
-                f"more than {limits.UNAUTHENTICATED_BYTES_MAX} bytes before the peer is known"
-            )
+        self._stranger.sends(nbytes)
         requests = self._requests(self._reader.received(nbytes))
         if requests and self._reader.partial and not self._over:
             # What is behind the first exchange may be larger, if that made the peer known.
@@ -448,9 +444,8 @@ class ServerConnection:
 
     def _introduce(self, incoming: IncomingRequest, hello: ApiVersionsRequest) -> None:
         """Compare whom the asker means with who is here."""
-        self._hellos += 1
-        if not self.known and self._hellos > limits.UNAUTHENTICATED_HELLOS_MAX:
-            raise RemoteProtocolError(f"{self._hellos} ApiVersions before authentication")
+        if not self.known:
+            self._stranger.greets()
         if self._between_brokers and incoming.api_version == 0:
             incoming.message = None
             incoming.error = UnsupportedVersionError(

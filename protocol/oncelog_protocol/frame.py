@@ -279,6 +279,42 @@ class FrameReader:
             self._adopt(len(self._view) // 2, 0, 0)
 
 
+class SizedFrameReader(FrameReader):
+    """It takes frames of another protocol, as Kafka's: a size, and so many bytes, which all are
+    payload. The payloads are valid only until the next :meth:`get_buffer`.
+
+    :param body_bytes_min: a frame with fewer bytes after its size is refused.
+    """
+
+    __slots__ = ("_body_bytes_min",)
+
+    def __init__(self, *, frame_bytes_max: int, body_bytes_min: int) -> None:
+        super().__init__(frame_bytes_max=frame_bytes_max, reuse=True)
+        self._body_bytes_min = body_bytes_min
+
+    def _parse(self, frames: list[Frame]) -> None:
+        view, start, end = self._view, self._start, self._end
+        needed = 0
+        while end - start >= limits.FRAME_SIZE_BYTES:
+            (size,) = SIZE.unpack_from(view, start)
+            needed = size + limits.FRAME_SIZE_BYTES
+            if needed > self.frame_bytes_max or size < self._body_bytes_min:
+                raise RemoteProtocolError(
+                    f"frame: a size of {size}; it may have {self.frame_bytes_max} bytes with its "
+                    f"size, and has {self._body_bytes_min} at least without"
+                )
+            frame_end = start + needed
+            if frame_end > end:
+                break
+            frames.append(Frame([], view[start + limits.FRAME_SIZE_BYTES : frame_end]))
+            start = frame_end
+            if needed >= OWN_BUFFER_BYTES_MIN:
+                self._earned_bytes = needed
+            needed = 0
+        self._start = start
+        self._needed = needed
+
+
 def _unpack_head(packed: memoryview) -> list[Any]:
     try:
         head = unpack(

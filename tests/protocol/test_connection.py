@@ -308,8 +308,8 @@ def test_a_client_may_pipeline_behind_its_handshake() -> None:
     [
         pytest.param(999, 0, "API 999", id="unknown API key"),
         pytest.param(-1, 0, "API -1", id="negative API key"),
-        pytest.param(ApiKey.FETCH, 99, "FETCH version 99 .* 0 to 0", id="version too high"),
-        pytest.param(ApiKey.FETCH, -1, "FETCH version -1 .* 0 to 0", id="version too low"),
+        pytest.param(ApiKey.FETCH, 99, "FETCH version 99 .* 0 to 1", id="version too high"),
+        pytest.param(ApiKey.FETCH, -1, "FETCH version -1 .* 0 to 1", id="version too low"),
     ],
 )
 def test_what_is_not_spoken_here_can_be_answered(api_key: int, version: int, words: str) -> None:
@@ -520,7 +520,9 @@ def test_spans_of_an_answer_are_checked_too() -> None:
     )
     with pytest.raises(LocalProtocolError, match="span"):
         server.encode_response(incoming, lies, [b"batch"])
-    data = encode_frame([incoming.correlation_id, schema.encode(lies, 0)], [b"batch"])
+    data = encode_frame(
+        [incoming.correlation_id, schema.encode(lies, incoming.api_version)], [b"batch"]
+    )
     with pytest.raises(RemoteProtocolError, match="span"):
         feed(client, buffer_bytes(data))
 

@@ -16,6 +16,7 @@ from oncelog_protocol.frame import (
     BUFFER_BYTES_MIN,
     FIRST_BUFFER_BYTES,
     FrameReader,
+    SizedFrameReader,
     encode_frame,
 )
 from oncelog_protocol.packing import pack
@@ -322,3 +323,22 @@ def test_memory_follows_what_arrived_not_what_was_claimed() -> None:
     prefix = struct.pack(">II", limits.FRAME_BYTES_MAX - 4, 100)
     feed(machine, prefix + bytes(5 * MIB), piece=65_536)
     assert machine.buffer_bytes <= 10 * MIB
+
+
+# ---------------------------------------------------------------------------- frames of a size
+
+
+@pytest.mark.parametrize("piece", [1, 1000, 2**30])
+def test_frames_of_a_size_are_all_payload(piece: int) -> None:
+    bodies = [b"ab", payload_of(200_000), b"", payload_of(70_000, 3)]
+    data = b"".join(struct.pack(">I", len(body)) + body for body in bodies)
+    sized = SizedFrameReader(frame_bytes_max=limits.FRAME_BYTES_MAX, body_bytes_min=0)
+    assert feed_copied(sized, data, piece) == [([], body) for body in bodies]
+    assert not sized.partial
+
+
+@pytest.mark.parametrize("size", [1, 1000, 2**32 - 1])
+def test_sizes_are_refused_as_soon_as_they_are_there(size: int) -> None:
+    sized = SizedFrameReader(frame_bytes_max=1000, body_bytes_min=2)
+    with pytest.raises(RemoteProtocolError, match=f"a size of {size}"):
+        feed_copied(sized, struct.pack(">I", size))

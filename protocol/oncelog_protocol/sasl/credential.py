@@ -10,7 +10,9 @@
 Rules
 -----
 * A credential is salt, iterations, StoredKey and ServerKey. All are computed by whoever sets the
-  password: neither it nor SaltedPassword, which is as good, goes to a broker.
+  password: neither it nor SaltedPassword, which is as good, goes to a broker. Clients of Kafka know
+  no other way than to send SaltedPassword; the broker that is asked computes the rest, and keeps
+  nothing of it.
 * Secrets are compared by ``hmac.compare_digest`` only [S5], and are in no ``repr``.
 """
 
@@ -114,6 +116,21 @@ class ScramCredential:
         stored_key = hashlib.new(SCRAM_HASHES[mechanism], keys.client_key).digest()
         return cls(mechanism, salt, iterations, stored_key, keys.server_key)
 
+    @classmethod
+    def of_salted(
+        cls, mechanism: Mechanism, salted_password: bytes, salt: bytes, iterations: int
+    ) -> Self:
+        """Return the credential of what somebody else has derived from a password.
+
+        :raises UnacceptableCredentialError: as the class, or for another length than the hash has.
+        """
+        hash_name = SCRAM_HASHES.get(mechanism, "sha256")
+        if len(salted_password) != hashlib.new(hash_name).digest_size:
+            raise UnacceptableCredentialError(f"that is no salted password of {mechanism}")
+        keys = _keys_of(hash_name, salted_password)
+        stored_key = hashlib.new(hash_name, keys.client_key).digest()
+        return cls(mechanism, salt, iterations, stored_key, keys.server_key)
+
     @property
     def hash_name(self) -> str:
         """Return the name of the mechanism's hash."""
@@ -167,7 +184,10 @@ class KeptKeys:
 
 def derived_keys(hash_name: str, prepared: bytes, salt: bytes, iterations: int) -> ScramKeys:
     """Return the keys of a prepared password (RFC 5802, section 3)."""
-    salted = hashlib.pbkdf2_hmac(hash_name, prepared, salt, iterations)
+    return _keys_of(hash_name, hashlib.pbkdf2_hmac(hash_name, prepared, salt, iterations))
+
+
+def _keys_of(hash_name: str, salted: bytes) -> ScramKeys:
     return ScramKeys(
         hmac.digest(salted, b"Client Key", hash_name), hmac.digest(salted, b"Server Key", hash_name)
     )

@@ -49,7 +49,12 @@ class SaslPorts:
 
     def taken(self, encrypted: bool) -> list[Mechanism]:
         """Return the mechanisms that a connection may use."""
-        return [each for each in self.mechanisms if encrypted or not each.needs_encryption]
+        return taken_of(self.mechanisms, encrypted)
+
+
+def taken_of(mechanisms: tuple[Mechanism, ...], encrypted: bool) -> list[Mechanism]:
+    """Return those of a listener's mechanisms that a connection may use."""
+    return [each for each in mechanisms if encrypted or not each.needs_encryption]
 
 
 class ServerAuthentication:

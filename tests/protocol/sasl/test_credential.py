@@ -52,6 +52,17 @@ def derivations(monkeypatch: pytest.MonkeyPatch) -> Derivations:
 # ---- credential.py: the arithmetic of RFC 5802, and what a cluster keeps
 
 
+@BOTH
+def test_a_credential_of_what_somebody_else_has_derived(mechanism: Mechanism) -> None:
+    hash_name = SCRAM_HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(hash_name, b"pencil", SALT, 4096)
+    assert ScramCredential.of_salted(mechanism, salted, SALT, 4096) == CREDENTIALS[mechanism]
+    with pytest.raises(UnacceptableCredentialError, match="no salted password"):
+        ScramCredential.of_salted(mechanism, salted[:-1], SALT, 4096)
+    with pytest.raises(UnacceptableCredentialError, match="keeps no credential"):
+        ScramCredential.of_salted(Mechanism.PLAIN, bytes(32), SALT, 4096)
+
+
 def test_the_example_of_rfc_5802() -> None:
     """Its hash is SHA-1, which no mechanism here has: the arithmetic is the same."""
     bare = "n=user,r=fyko+d2lbbFgONRv9qkxdawL"
