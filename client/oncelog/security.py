@@ -26,8 +26,9 @@ from oncelog_protocol.sasl.credential import SCRAM_HASHES, Mechanism
 from oncelog_protocol.sasl.gs2 import is_legal_user
 from oncelog_protocol.sasl.saslprep import prepared_password
 from oncelog_runtime.clock import SystemWallClock, WallClock
-from oncelog_runtime.dialer import PLAIN, AuthenticatingDialer, Dialer, TlsDialer
+from oncelog_runtime.dialer import AuthenticatingDialer, Dialer, PlainDialer, TlsDialer
 from oncelog_runtime.entropy import Entropy, SystemEntropy
+from oncelog_runtime.host_names import HostNames
 from oncelog_runtime.tls_contexts import GivenTls
 
 __all__ = ["NAMED_OPTIONS", "MechanismOption", "PathOption", "Security", "TokenOption"]
@@ -126,16 +127,23 @@ class Security:
         return any(each.needs_encryption for each in self.mechanisms)
 
     def dialer(
-        self, *, entropy: Entropy | None = None, wall_clock: WallClock | None = None
+        self,
+        *,
+        entropy: Entropy | None = None,
+        wall_clock: WallClock | None = None,
+        names: HostNames | None = None,
     ) -> Dialer:
         """Return what opens connections by these options; no file is read yet.
 
         :param entropy: nonces come from it, which nobody may guess.
         :param wall_clock: it says whether this client's certificate is valid.
+        :param names: it knows the addresses of hosts; without it the loop looks them up each time.
         """
-        dialer: Dialer = PLAIN
+        dialer: Dialer = PlainDialer(names)
         if self.ssl_context is not None:
-            dialer = TlsDialer(GivenTls(self.ssl_context, server_name=self.server_name))
+            dialer = TlsDialer(
+                GivenTls(self.ssl_context, server_name=self.server_name), names=names
+            )
         elif self.encrypted:
             dialer = SecuredDialer(
                 TlsSource(
@@ -145,6 +153,7 @@ class Security:
                     key_password_file=_text(self.key_password_file),
                     server_name=self.server_name,
                     wall_clock=wall_clock or SystemWallClock(),
+                    names=names,
                 )
             )
         if not self.mechanisms:

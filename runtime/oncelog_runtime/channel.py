@@ -28,6 +28,7 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from oncelog_runtime.files import Buffer
+from oncelog_runtime.host_names import HostNames
 from oncelog_runtime.logs import LogEvent
 
 __all__ = [
@@ -143,9 +144,12 @@ class RequestChannel(asyncio.BufferedProtocol):
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         protect: Protect | None = None,
+        names: HostNames | None = None,
     ) -> RequestChannel:
         """Connect and shake hands, all within ``connect_timeout_s`` seconds; over TLS if
         ``protect`` says so.
+
+        :param names: it knows the addresses of the host; without it the loop looks them up.
 
         Raises OSError (ConnectionRefusedError when nobody listens, TlsError when TLS was not
         agreed upon), TimeoutError, the machine's protocol errors and what it has to say of a peer
@@ -155,7 +159,7 @@ class RequestChannel(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(connect_timeout_s):
                 try:
-                    await channel._connect(host, port, protect)
+                    await channel._connect(host, port, protect, names)
                 except ChannelClosedError:
                     if not machine.asks_again:
                         raise
@@ -163,7 +167,7 @@ class RequestChannel(asyncio.BufferedProtocol):
                     # so, as older releases do.
                     machine.reconnect()
                     channel = cls(machine, channel.peer)
-                    await channel._connect(host, port, protect)
+                    await channel._connect(host, port, protect, names)
         except BaseException as error:
             channel._die(None, "gave up while connecting", abort=True)
             if isinstance(error, TimeoutError) and not error.args:
@@ -176,11 +180,22 @@ class RequestChannel(asyncio.BufferedProtocol):
             raise
         return channel
 
-    async def _connect(self, host: str, port: int, protect: Protect | None) -> None:
+    async def _connect(
+        self, host: str, port: int, protect: Protect | None, names: HostNames | None
+    ) -> None:
         def make() -> asyncio.BufferedProtocol:
             return self if protect is None else protect(self, host)
 
-        await self._loop.create_connection(make, host, port)
+        addresses = (host,) if names is None else await names.addresses(host)
+        errors: list[OSError] = []
+        for address in addresses:
+            try:
+                await self._loop.create_connection(make, address, port)
+                break
+            except OSError as error:
+                errors.append(error)
+        else:
+            raise _joined(errors)
         await self._handshake()
         if self._machine.asks_again:
             await self._handshake()
@@ -448,6 +463,13 @@ def _settle(future: asyncio.Future[Any], reply: Any, error: BaseException | None
         future.set_exception(error)
     else:
         future.set_result(reply)
+
+
+def _joined(errors: Sequence[OSError]) -> OSError:
+    """Return one error for all addresses of a name, in asyncio's words."""
+    if len(errors) == 1:
+        return errors[0]
+    return OSError(f"Multiple exceptions: {', '.join(map(str, errors))}")
 
 
 def _all_refused(error: OSError) -> bool:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from oncelog_runtime.channel import ClientMachine, RequestChannel
+from oncelog_runtime.host_names import HostNames
 from oncelog_runtime.logs import LogEvent
 from oncelog_runtime.tls_contexts import ClientTls, GivenTls
 from oncelog_runtime.tls_errors import TlsError
@@ -46,13 +47,21 @@ class Dialer(Protocol):
 
 
 class PlainDialer:
-    """It encrypts nothing and says of nobody who it is."""
+    """It encrypts nothing and says of nobody who it is.
+
+    :param names: it knows the addresses of hosts; without it the loop looks them up each time.
+    """
+
+    def __init__(self, names: HostNames | None = None) -> None:
+        self._names = names
 
     async def open(
         self, host: str, port: int, machine: ClientMachine, *, connect_timeout_s: float
     ) -> RequestChannel:
         """Connect and shake hands; see :class:`Dialer`."""
-        return await RequestChannel.open(host, port, machine, connect_timeout_s=connect_timeout_s)
+        return await RequestChannel.open(
+            host, port, machine, connect_timeout_s=connect_timeout_s, names=self._names
+        )
 
 
 class TlsDialer:
@@ -60,15 +69,19 @@ class TlsDialer:
 
     :param is_meant: says whether a peer's certificate, as ``getpeercert`` decodes it, is that of
         the broker with this id; -1 is any. It may raise TlsError.
+    :param names: it knows the addresses of hosts; without it the loop looks them up each time.
     """
 
     def __init__(
         self,
         tls: ClientTls | GivenTls,
         is_meant: Callable[[Mapping[str, Any], int], bool] | None = None,
+        *,
+        names: HostNames | None = None,
     ) -> None:
         self._tls = tls
         self._is_meant = is_meant
+        self._names = names
 
     def refresh(self) -> bool:
         """Look at the files again; return whether new connections get new ones.
@@ -101,6 +114,7 @@ class TlsDialer:
             machine,
             connect_timeout_s=connect_timeout_s,
             protect=lambda inner, name: self._tls.protect(inner, name, verify),
+            names=self._names,
         )
 
 

@@ -48,8 +48,9 @@ from oncelog_protocol.messages.handshake import ApiVersionsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
-from oncelog_runtime.dialer import PLAIN, AuthenticatingDialer, Dialer
+from oncelog_runtime.dialer import AuthenticatingDialer, Dialer, PlainDialer
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.host_names import HostNames
 from oncelog_runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,12 @@ class Router:
         self._entropy = entropy
         if dialer is None:
             security = options.chosen_security
-            dialer = PLAIN if security is None else security.dialer(entropy=entropy)
+            names = HostNames()
+            dialer = (
+                PlainDialer(names)
+                if security is None
+                else security.dialer(entropy=entropy, names=names)
+            )
         self._dialer = dialer
         self.connections = Connections(
             options, self.cluster, self.counters, self.new_backoff, self.refresh_soon, dialer
@@ -118,7 +124,8 @@ class Router:
         self._tasks = self._new_tasks()
         self._wanted = asyncio.Event()
         self._urgent = False
-        """A topic was named for the first time: nothing failed, so nothing is paced."""
+        """Somebody names a topic for the first time, or wants to know who is there: nothing
+        failed, so nothing is paced."""
         self._refreshed: list[asyncio.Future[None]] = []
         self._refresh_pace = self.new_backoff("refresh")
 
@@ -288,6 +295,11 @@ class Router:
         self._refreshed.append(future)
         self._wanted.set()
         await future
+
+    async def refresh_now(self) -> None:
+        """Wait for a refresh that nothing delays: somebody wants to know, and nothing failed."""
+        self._urgent = True
+        await self.refresh()
 
     async def refresh_by(self, deadline: float) -> None:
         """Wait for the next refresh, but no longer than until ``deadline`` (the loop's time)."""

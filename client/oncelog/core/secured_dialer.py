@@ -11,6 +11,7 @@ import logging
 from oncelog_runtime.channel import ClientMachine, RequestChannel
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.dialer import TlsDialer
+from oncelog_runtime.host_names import HostNames
 from oncelog_runtime.secret_files import SecretFileError, read_secret
 from oncelog_runtime.tls_contexts import ClientTls, TlsFiles, TlsFilesError
 
@@ -29,6 +30,7 @@ class TlsSource:
         key_password_file: str | None,
         server_name: str | None,
         wall_clock: WallClock,
+        names: HostNames | None = None,
     ) -> None:
         self._paths = {
             "ca_file": ca_file,
@@ -38,6 +40,7 @@ class TlsSource:
         self._key_password_file = key_password_file
         self._server_name = server_name
         self._wall_clock = wall_clock
+        self._names = names
         self._files: TlsFiles | None = None
         self._dialer: TlsDialer | None = None
 
@@ -61,7 +64,7 @@ class TlsSource:
             self._dialer.refresh()
             return
         tls = ClientTls(files, self._wall_clock, server_name=self._server_name)
-        self._dialer, self._files = TlsDialer(tls), files
+        self._dialer, self._files = TlsDialer(tls, names=self._names), files
 
     def _key_password(self) -> str | None:
         if self._key_password_file is None:

@@ -375,6 +375,18 @@ async def test_all_topics_where_a_pattern_needs_them() -> None:
         await router.close()
 
 
+async def test_who_wants_to_know_is_not_delayed_as_after_a_failure() -> None:
+    async with FakeCluster(1) as cluster:
+        router = make(cluster, retry_backoff_ms=3_600_000, retry_backoff_max_ms=3_600_000)
+        await router.start()
+        async with asyncio.timeout(30):
+            for _ in range(3):
+                asked = cluster.count(ApiKey.METADATA)
+                await router.refresh_now()
+                assert cluster.count(ApiKey.METADATA) == asked + 1
+        await router.close()
+
+
 async def test_brokers_that_failed_come_last() -> None:
     async with FakeCluster(2) as cluster:
         router = make(cluster)
