@@ -269,6 +269,14 @@ class AbortedTransactions:
         except (ValueError, TypeError) as error:
             raise CheckpointError(f"aborted transactions: {error!r}") from None
 
+    def rehouse(self, directory: str) -> None:
+        """Go on in another directory. Files may have been copied there; those of rows in memory
+        are written anew."""
+        self._directory = directory
+        for rows in self._segments:
+            if rows.loaded is not None:
+                rows.on_disk = -1
+
     def forget(self) -> None:
         """Forget all rows, as the log is to be read from its start. The files are no longer
         trusted."""

@@ -9,7 +9,7 @@ Rules:
 - a record without key has no newest value: it goes, as in Kafka. Producers of a compacted topic
   cannot write one;
 - a batch of which all records stay is kept byte for byte. One that loses some keeps its offsets,
-  epoch, producer and codec, and gets the column of offsets;
+  epoch, producer, format and codec, and says the offsets of those that are left;
 - **offsets stay unbroken from batch to batch**: where whole batches go, a *hole* takes their place,
   a batch without records (61 bytes and a few). So scans, recovery, followers and the scrubber tell
   corruption from compaction as before, and the epoch history that a follower reads from batch
@@ -24,19 +24,22 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, compress, repeat
+from itertools import compress, repeat
 from operator import le
 
 from oncelog_protocol.packing import pack
 from oncelog_protocol.records import compression
 from oncelog_protocol.records.batch import (
     CODEC_MASK,
+    KAFKA_MAGIC,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     assemble,
 )
+from oncelog_protocol.records.builder import encode_columns
 from oncelog_protocol.records.compression import Codec
 from oncelog_protocol.records.decode import RecordColumns
+from oncelog_protocol.records.kafka_body import BodyColumns
 from oncelog_protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 LAST_OFFSET_DELTA_MAX = 2**31 - 1
@@ -87,18 +90,15 @@ def without(columns: RecordColumns, keep: Sequence[bool]) -> bytearray | None:
         stamps, max_timestamp = [time - header.base_timestamp for time in times], max(times)
     elif not header.attributes & TIMESTAMP_TYPE_BIT:
         max_timestamp = header.base_timestamp
-    flat = None
-    if columns.headers is not None:
-        kept = compress(columns.headers, keep)
-        flat = [list(chain.from_iterable(pairs)) if pairs else None for pairs in kept]
-    body = pack(
-        [
+    body = encode_columns(
+        header.magic,
+        BodyColumns(
             values,
             None if columns.keys is None else list(compress(columns.keys, keep)),
             stamps,
-            flat,
+            None if columns.headers is None else list(compress(columns.headers, keep)),
             list(compress(range(len(keep)) if deltas is None else deltas, keep)),
-        ]
+        ),
     )
     codec, body = _compressed(header.codec, body)
     return assemble(
@@ -147,7 +147,8 @@ def emptied(header: BatchHeader) -> bytearray:
     """Return a batch without its records, that still says whose they were and with which
     sequences."""
     attributes = header.attributes & ~CODEC_MASK
-    return assemble(header._replace(attributes=attributes, record_count=0), _NO_COLUMNS)
+    body = b"" if header.magic == KAFKA_MAGIC else _NO_COLUMNS
+    return assemble(header._replace(attributes=attributes, record_count=0), body)
 
 
 def is_hole(header: BatchHeader) -> bool:

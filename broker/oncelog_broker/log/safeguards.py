@@ -47,6 +47,14 @@ class LogSafeguards:
         it may have been in another one before it was made there, which is gone."""
         return max(since, made_epoch)
 
+    def marks_moved(self) -> bool:
+        """Return whether a log that goes to another directory says so where it was."""
+        return True
+
+    def syncs_before_swap(self) -> bool:
+        """Return whether the copy of a log is synced before it takes the log's place."""
+        return True
+
     def producer_state(self) -> ProducerState:
         """Return an empty state of producers for a log."""
         return ProducerState()

@@ -3,11 +3,13 @@
 It is the leader's check of one batch of a client before it gets its offsets, and the follower's of
 what its leader sent. Rules for clients:
 
+- they write the format of their listener: ours (magic 1), or Kafka's (magic 2). So nobody smuggles
+  in a body that its readers do not expect;
 - only the header and the CRC are read; of the body no more than its first bytes, which must fit the
   codec and, uncompressed, the record count, and its last one: a column of offsets is written by
-  compaction only, and one that a client wrote would stop its readers. Anything deeper in the body
-  is the business of the consumer's decoder, which is bounded. Compacted topics are the exception:
-  their keys must be there;
+  compaction only, and one that a client wrote would stop its readers. Of Kafka's body it is the
+  length of the first record. Anything deeper in the body is the business of the consumer's decoder,
+  which is bounded. Compacted topics are the exception: their keys must be there;
 - bits that only the broker may set (control bit, append-time bit) are refused, and the
   transactional bit without a producer; base offset and leader epoch are overwritten whatever they
   say;
@@ -16,6 +18,7 @@ what its leader sent. Rules for clients:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from oncelog_broker.log.compaction import is_hole, rest_of_hole
@@ -27,11 +30,15 @@ from oncelog_protocol.errors import (
     OffsetOutOfRangeError,
     RecordListTooLargeError,
     UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
 )
 from oncelog_protocol.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER_BYTES,
+    KAFKA_MAGIC,
+    MAGIC,
+    MAGIC_OFFSET,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -41,7 +48,8 @@ from oncelog_protocol.records.batch import (
     verify_crc,
 )
 from oncelog_protocol.records.compression import Codec, CodecUnavailableError
-from oncelog_protocol.records.decode import decode_batch
+from oncelog_protocol.records.decode import decode_batch, plain_body
+from oncelog_protocol.records.kafka_body import KeyScan, check_first_record
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_TIMESTAMP
 
@@ -60,13 +68,20 @@ _STREAM_MAGIC: dict[int, bytes] = {
 
 
 def validate_client_batch(
-    batch: memoryview, config: TopicConfig, now_ms: int, latest_ms: int | None = None
+    batch: memoryview,
+    config: TopicConfig,
+    now_ms: int,
+    latest_ms: int | None = None,
+    *,
+    magic: int = MAGIC,
 ) -> BatchHeader:
     """Check exactly one batch and return its header; nothing is changed. It may be as late as
-    ``latest_ms`` already, by a clock that is in doubt; None means that the clock is not.
+    ``latest_ms`` already, by a clock that is in doubt; None means that the clock is not. ``magic``
+    is that of the format that the listener takes.
 
     Raises MessageTooLargeError, RecordListTooLargeError, CorruptMessageError (CRC, length,
-    structure), InvalidRecordError, InvalidTimestampError, UnsupportedCompressionTypeError.
+    structure), InvalidRecordError, InvalidTimestampError, UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError.
     """
     size = len(batch)
     if size > config.max_message_bytes:
@@ -77,6 +92,8 @@ def validate_client_batch(
         raise RecordListTooLargeError(
             f"a batch of {size} bytes, segment_bytes is {config.segment_bytes}"
         )
+    if size > MAGIC_OFFSET and batch[MAGIC_OFFSET] != magic:
+        _refuse_format(batch[MAGIC_OFFSET], magic)
     try:
         header = parse_header(batch)
         verify_crc(batch)
@@ -92,12 +109,13 @@ def validate_client_batch(
         raise InvalidRecordError(
             f"{count} records with a last offset delta of {header.last_offset_delta}"
         )
-    if header.producer_id != -1 or header.producer_epoch != -1 or header.base_sequence != -1:
+    # Some clients of Kafka number the batches of no producer, as Kafka lets them.
+    if header.producer_id != -1 or magic != KAFKA_MAGIC:
         _check_producer(header)
     _check_timestamps(header, config, now_ms, now_ms if latest_ms is None else latest_ms)
-    _check_body(batch, attributes & CODEC_MASK, count)
+    _check_body(batch, attributes & CODEC_MASK, count, magic)
     if config.is_compacted:
-        _check_keys(batch)
+        _check_keys(batch, header)
     return header
 
 
@@ -149,6 +167,14 @@ def take_replicated_batches(
     return data, list(iter_headers(data))
 
 
+def _refuse_format(found: int, magic: int) -> None:
+    """Refuse another format than that of the listener, if it is one: else the header says more."""
+    if found <= KAFKA_MAGIC:
+        raise UnsupportedForMessageFormatError(
+            f"batch: magic {found}, this listener takes magic {magic}"
+        )
+
+
 def _refuse_attributes(attributes: int) -> NoReturn:
     if attributes & CONTROL_BIT:
         raise InvalidRecordError("control batches are written by brokers only")
@@ -160,6 +186,8 @@ def _refuse_attributes(attributes: int) -> NoReturn:
 
 
 def _check_producer(header: BatchHeader) -> None:
+    if header.producer_id == header.producer_epoch == header.base_sequence == -1:
+        return
     if header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0:
         raise InvalidRecordError(
             f"producer id {header.producer_id} with epoch {header.producer_epoch}"
@@ -188,7 +216,12 @@ def _check_timestamps(
         )
 
 
-def _check_body(batch: memoryview, codec_id: int, count: int) -> None:
+def _check_body(batch: memoryview, codec_id: int, count: int, magic: int) -> None:
+    if magic == KAFKA_MAGIC and codec_id in (Codec.NONE, Codec.SNAPPY):
+        # Snappy begins with anything: a block has no magic.
+        if codec_id == Codec.NONE:
+            _check_kafka_body(batch[HEADER_BYTES:], count)
+        return
     if codec_id == Codec.NONE:
         start = HEADER_BYTES + 1
         if len(batch) < start + 1 or batch[HEADER_BYTES] != _BODY_ARRAY:
@@ -207,19 +240,38 @@ def _check_body(batch: memoryview, codec_id: int, count: int) -> None:
         if batch[len(batch) - 1] != _NIL:
             raise InvalidRecordError("the body does not end with a column of offsets that is nil")
         return
-    magic = _STREAM_MAGIC.get(codec_id)
-    if magic is None:
+    begins = _STREAM_MAGIC.get(codec_id)
+    if begins is None:
         raise UnsupportedCompressionTypeError(f"codec {codec_id} is not known")
-    if batch[HEADER_BYTES : HEADER_BYTES + len(magic)] != magic:
+    if batch[HEADER_BYTES : HEADER_BYTES + len(begins)] != begins:
         raise InvalidRecordError(f"the body is not a stream of codec {codec_id}")
 
 
-def _check_keys(batch: memoryview) -> None:
+def _check_kafka_body(body: memoryview, count: int) -> None:
     try:
-        keys = decode_batch(batch, verify=False).keys
+        check_first_record(body, count)
+    except CorruptBatchError as error:
+        raise InvalidRecordError(str(error)) from error
+
+
+def _check_keys(batch: memoryview, header: BatchHeader) -> None:
+    try:
+        keyless = _keyless(batch, header)
     except CorruptBatchError as error:
         raise InvalidRecordError(str(error)) from error
     except CodecUnavailableError as error:
         raise UnsupportedCompressionTypeError(str(error)) from error
-    if keys is None or None in keys:
-        raise InvalidRecordError("a record without a key in a compacted topic")
+    if keyless:
+        raise InvalidRecordError("a record without a key in a compacted topic", keyless)
+
+
+def _keyless(batch: memoryview, header: BatchHeader) -> Sequence[int]:
+    """Return which records have no key. Raises CorruptBatchError, CodecUnavailableError."""
+    if header.magic == KAFKA_MAGIC:
+        scan = KeyScan(plain_body(batch, header), header.record_count)
+        scan.step(header.record_count)
+        return scan.keyless
+    keys = decode_batch(batch, verify=False, header=header).keys
+    if keys is None:
+        return range(header.record_count)
+    return [number for number, key in enumerate(keys) if key is None] if None in keys else ()

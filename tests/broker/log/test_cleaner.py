@@ -517,15 +517,15 @@ def test_the_dirtiest_log_goes_first() -> None:
 
     async def go() -> list[int]:
         assert await cleaners.clean_dirtiest()
-        first = [log.swaps for log in logs]
+        first = [log.swap.count for log in logs]
         assert await cleaners.clean_dirtiest()
         return first
 
-    before = [log.swaps for log in logs]
+    before = [log.swap.count for log in logs]
     first = run_inline(go())
     assert first[0] == before[0]
     assert first[1] > before[1]
-    assert logs[0].swaps > before[0]
+    assert logs[0].swap.count > before[0]
 
 
 async def test_it_runs_beside_everything_else() -> None:

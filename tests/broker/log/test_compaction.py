@@ -17,6 +17,8 @@ from oncelog_broker.log.compaction import (
     without,
 )
 from oncelog_protocol.records.batch import (
+    KAFKA_MAGIC,
+    MAGIC,
     BatchHeader,
     parse_header,
     stamp,
@@ -24,7 +26,7 @@ from oncelog_protocol.records.batch import (
     verify_crc,
 )
 from oncelog_protocol.records.builder import encode_batch
-from oncelog_protocol.records.compression import Codec
+from oncelog_protocol.records.compression import NATIVE_CODECS, Codec
 from oncelog_protocol.records.decode import RecordColumns, decode_batch
 from support.logs import NOW_MS
 
@@ -90,12 +92,16 @@ ITEMS = st.lists(
 )
 
 
-@given(ITEMS, st.sampled_from(list(Codec)), st.booleans())
+FORMATS = [(MAGIC, codec) for codec in NATIVE_CODECS] + [(KAFKA_MAGIC, codec) for codec in Codec]
+
+
+@given(ITEMS, st.sampled_from(FORMATS), st.booleans())
 def test_what_is_left_is_what_it_was(
     items: list[tuple[bytes, bytes | None, int, list[tuple[str, bytes | None]], bool]],
-    codec: Codec,
+    form: tuple[int, Codec],
     append_time: bool,
 ) -> None:
+    magic, codec = form
     data = encode_batch(
         [item[1] for item in items],
         keys=[item[0] for item in items],
@@ -105,6 +111,7 @@ def test_what_is_left_is_what_it_was(
         producer_id=5,
         producer_epoch=1,
         base_sequence=7,
+        magic=magic,
     )
     if append_time:
         stamp_append_time(data, 0, NOW_MS + 5)

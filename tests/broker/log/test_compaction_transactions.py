@@ -174,6 +174,22 @@ def test_the_last_that_is_known_of_a_producer_stays() -> None:
     assert markers_in(log) == []
 
 
+def test_a_marker_with_a_number_stays_beside_the_last_batch() -> None:
+    """Without its number a late marker would count as one of the next transaction."""
+    log = make_log(MemoryFiles(), KEEP_NOTHING)
+    producer = TxnProducer(by_number=True)
+    producer.send(log, b"1", keys=[b"k"])
+    producer.end(log, commit=True)
+    producer.end(log, commit=True)
+    fill_up(log)
+    log.producers.committed(log.log_end_offset)
+    for _ in range(3):
+        fill_up(log)
+        clean(log, config=KEEP_NOTHING)
+    assert markers_in(log)[-1] == 2
+    assert log.producers.contradiction() == ""
+
+
 def test_an_emptied_batch_of_an_open_epoch_keeps_its_marker() -> None:
     log = make_log(MemoryFiles(), KEEP_NOTHING)
     producer = TxnProducer()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import msgpack
 import pytest
@@ -25,10 +26,11 @@ from oncelog_protocol.errors import (
     OffsetOutOfRangeError,
     RecordListTooLargeError,
     UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
 )
-from oncelog_protocol.records.batch import CRC_END, CRC_OFFSET, HEADER_BYTES
+from oncelog_protocol.records.batch import CRC_END, CRC_OFFSET, HEADER_BYTES, KAFKA_MAGIC
 from oncelog_protocol.records.builder import encode_batch
-from oncelog_protocol.records.compression import Codec
+from oncelog_protocol.records.compression import NATIVE_CODECS, Codec
 from support.logs import NOW_MS, batch, follower_batches, topic_config
 
 ATTRIBUTES, LAST_DELTA, BASE_TIME, MAX_TIME = (21, ">H"), (23, ">i"), (27, ">q"), (35, ">q")
@@ -131,6 +133,9 @@ REFUSED: list[tuple[str, Edit, type[ApiError]]] = [
     ("newest before first", put(MAX_TIME, NOW_MS - 1), InvalidTimestampError),
     ("before -1", put(BASE_TIME, -2), InvalidTimestampError),
     ("wrong magic", damaged(MAGIC[0]), CorruptMessageError),
+    ("magic of Kafka's format", put(MAGIC, 2), UnsupportedForMessageFormatError),
+    ("magic of an older format", put(MAGIC, 0), UnsupportedForMessageFormatError),
+    ("magic of the future", put(MAGIC, 3), CorruptMessageError),
     ("length too small", put(LENGTH, 5), CorruptMessageError),
     ("length too large", put(LENGTH, 10_000), CorruptMessageError),
     ("length of 4 GiB", put(LENGTH, 2**32 - 1), CorruptMessageError),
@@ -165,7 +170,7 @@ def test_every_bit_flip_behind_the_crc_is_noticed() -> None:
                 validate_client_batch(memoryview(data), topic_config(), NOW_MS)
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", NATIVE_CODECS)
 @pytest.mark.parametrize("count", [1, 15, 16, 70_000])
 def test_accepted(codec: Codec, count: int) -> None:
     data = memoryview(encode_batch([b"x"] * count, timestamps=NOW_MS, codec=codec))
@@ -247,6 +252,16 @@ def test_producer_ids_are_let_through_when_whole() -> None:
     assert validate_client_batch(memoryview(data), topic_config(), NOW_MS).producer_id == 5
 
 
+def test_clients_of_kafka_may_number_the_batches_of_no_producer() -> None:
+    data = encode_batch([b"a"], timestamps=NOW_MS, base_sequence=0, magic=KAFKA_MAGIC)
+    validate_client_batch(memoryview(data), topic_config(), NOW_MS, magic=KAFKA_MAGIC)
+    data = encode_batch(
+        [b"a"], timestamps=NOW_MS, producer_id=5, producer_epoch=0, magic=KAFKA_MAGIC
+    )
+    with pytest.raises(InvalidRecordError, match="sequence -1"):
+        validate_client_batch(memoryview(data), topic_config(), NOW_MS, magic=KAFKA_MAGIC)
+
+
 def test_batches_of_a_leader() -> None:
     data = follower_batches((10, 2, 1), (12, 3, 1), (15, 1, 4))
     found = check_replicated_batches(data, 10, may_straddle=False)
@@ -300,3 +315,66 @@ def test_a_hole_of_the_leader_loses_what_the_log_has() -> None:
             take_replicated_batches(data, end, empty=False)
     taken, found = take_replicated_batches(data, 7, empty=True)
     assert (taken is data, found[0][1].base_offset) == (True, 2)
+
+
+# ------------------------------------------------------------------------------ Kafka's format
+
+
+def kafka_batch(*values: bytes | None, **options: Any) -> bytearray:
+    return encode_batch(list(values), timestamps=NOW_MS, magic=KAFKA_MAGIC, **options)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("count", [1, 2, 64, 3000])
+def test_a_kafka_listener_takes_kafkas_batches_of_every_codec(codec: Codec, count: int) -> None:
+    data = memoryview(kafka_batch(*[b"v"] * count, keys=[b"k"] * count, codec=codec))
+    for config in (topic_config(), topic_config(cleanup_policy="compact")):
+        header = validate_client_batch(data, config, NOW_MS, magic=KAFKA_MAGIC)
+        assert header.record_count == count
+    with pytest.raises(UnsupportedForMessageFormatError):
+        validate_client_batch(data, topic_config(), NOW_MS)
+
+
+KAFKA_REFUSED: list[tuple[str, Edit, type[ApiError]]] = [
+    ("our own format", put(MAGIC, 1), UnsupportedForMessageFormatError),
+    ("an older format", put(MAGIC, 0), UnsupportedForMessageFormatError),
+    ("a format of the future", put(MAGIC, 3), CorruptMessageError),
+    ("wrong CRC", damaged(CRC_OFFSET), CorruptMessageError),
+    ("control bit", put(ATTRIBUTES, 0x20), InvalidRecordError),
+    ("append-time bit", put(ATTRIBUTES, 0x08), InvalidTimestampError),
+    ("delete horizon", put(ATTRIBUTES, 0x40), InvalidRecordError),
+    ("codec 7", put(ATTRIBUTES, 7), UnsupportedCompressionTypeError),
+    ("gzip over something else", put(ATTRIBUTES, Codec.GZIP), InvalidRecordError),
+    ("no body", body(b""), InvalidRecordError),
+    ("our own body", body(b"\x95\x91\xc4\x01a\xc0\xc0\xc0\xc0"), InvalidRecordError),
+    ("a body behind the record", body(b"\x0e\0\0\0\x01\x02a\0\0"), InvalidRecordError),
+    ("a record that is cut off", body(b"\x10\0\0\0\x01\x02a\0"), InvalidRecordError),
+    ("no room for the second record", body(b"\x0e\0\0\0\x01\x02a\0", 2), InvalidRecordError),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "error"), KAFKA_REFUSED, ids=[r[0] for r in KAFKA_REFUSED]
+)
+def test_a_kafka_listener_refuses(name: str, edit: Edit, error: type[ApiError]) -> None:
+    data = memoryview(edit(kafka_batch(b"a")))
+    with pytest.raises(error):
+        validate_client_batch(data, topic_config(), NOW_MS, magic=KAFKA_MAGIC)
+
+
+@pytest.mark.parametrize("magic", [1, KAFKA_MAGIC])
+@pytest.mark.parametrize("keys", [None, [b"k", None, b"k", None], [None] * 4])
+def test_records_without_keys_are_named(magic: int, keys: list[bytes | None] | None) -> None:
+    data = memoryview(encode_batch([b"v"] * 4, keys=keys, timestamps=NOW_MS, magic=magic))
+    with pytest.raises(InvalidRecordError) as refused:
+        validate_client_batch(data, topic_config(cleanup_policy="compact"), NOW_MS, magic=magic)
+    assert list(refused.value.records) == ([1, 3] if keys and keys[0] else [0, 1, 2, 3])
+
+
+def test_a_kafka_body_that_lies_is_refused_where_keys_are_looked_at() -> None:
+    data = memoryview(body(b"\x0e\0\0\0\x01\x02a\0\x0e\0\0\0\x01\x02a", 2)(kafka_batch(b"a", b"b")))
+    validate_client_batch(data, topic_config(), NOW_MS, magic=KAFKA_MAGIC)
+    with pytest.raises(InvalidRecordError, match="cut off"):
+        validate_client_batch(
+            data, topic_config(cleanup_policy="compact"), NOW_MS, magic=KAFKA_MAGIC
+        )
