@@ -37,19 +37,31 @@ def txn_batch(
     )
 
 
-def append_txn(log: PartitionLog, data: memoryview, leader_epoch: int = 0) -> LogAppend:
+def append_txn(
+    log: PartitionLog, data: memoryview, leader_epoch: int = 0, *, by_number: bool = False
+) -> LogAppend:
     """Append as a leader does whose coordinator knows of the transaction."""
     header, guard = parse_header(data), None
     if log.producers.needs_guard(header):
-        guard = log.producers.take_guard(header.producer_id, header.producer_epoch)
+        guard = log.producers.take_guard(
+            header.producer_id, header.producer_epoch, by_number=by_number
+        )
     return log.append_as_leader(data, leader_epoch, guard)
 
 
 class TxnProducer:
-    """A producer has an epoch, which grows with each transaction, and the next sequence."""
+    """A producer has an epoch, which grows with each transaction, and the next sequence. One whose
+    transactions end ``by_number`` keeps its epoch and goes on with its sequences."""
 
-    def __init__(self, producer_id: int = 7, epoch: int = 0) -> None:
+    def __init__(self, producer_id: int = 7, epoch: int = 0, *, by_number: bool = False) -> None:
         self.producer_id, self.epoch, self.sequence = producer_id, epoch, 0
+        self.by_number = by_number
+        self.number = 0
+        """It is the number of the last transaction under this epoch."""
+
+    def fenced(self, epoch: int) -> None:
+        """Go on under a newer epoch, as InitPid gives one."""
+        self.epoch, self.sequence, self.number = epoch, 0, 0
 
     def batch(
         self, *values: bytes | None, keys: Sequence[bytes | None] | None = None
@@ -67,7 +79,8 @@ class TxnProducer:
         leader_epoch: int = 0,
     ) -> LogAppend:
         """Append the next batch."""
-        return append_txn(log, self.batch(*values, keys=keys), leader_epoch)
+        data = self.batch(*values, keys=keys)
+        return append_txn(log, data, leader_epoch, by_number=self.by_number)
 
     def end(
         self,
@@ -78,9 +91,29 @@ class TxnProducer:
         leader_epoch: int = 0,
     ) -> LogAppend:
         """Append the marker; the next transaction has the marker's epoch."""
+        if self.by_number:
+            self.number += 1
+            return self.marker_again(
+                log, commit=commit, coordinator_epoch=coordinator_epoch, leader_epoch=leader_epoch
+            )
         self.epoch, self.sequence = self.epoch + 1, 0
         return log.append_marker(
             commit, self.producer_id, self.epoch, coordinator_epoch, leader_epoch
+        )
+
+    def marker_again(
+        self,
+        log: PartitionLog,
+        *,
+        commit: bool,
+        number: int | None = None,
+        coordinator_epoch: int = 0,
+        leader_epoch: int = 0,
+    ) -> LogAppend:
+        """Append the marker of a transaction that ends by number; the last one unless said."""
+        told = self.number if number is None else number
+        return log.append_marker(
+            commit, self.producer_id, self.epoch, coordinator_epoch, leader_epoch, told
         )
 
 

@@ -49,9 +49,13 @@ from oncelog_protocol.records.batch import (
     CorruptBatchError,
     TimestampType,
 )
-from oncelog_protocol.records.control import ControlType, decode_marker, encode_marker
+from oncelog_protocol.records.control import (
+    ControlType,
+    decode_marker,
+    encode_marker,
+)
 from oncelog_protocol.topic_config import TopicConfig
-from oncelog_protocol.types import Buffer, TopicPartition
+from oncelog_protocol.types import NO_TXN_NUMBER, Buffer, TopicPartition
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
@@ -234,7 +238,8 @@ class LogProducers:
                 f"producer {header.producer_id}: its transaction of epoch {entry.epoch} has"
                 " not ended here"
             )
-        if entry is None and header.base_sequence != 0:
+        by_number = guard is not None and guard.by_number
+        if entry is None and header.base_sequence != 0 and not by_number:
             # Each transaction begins at 0, and open ones are never forgotten.
             raise OutOfOrderSequenceNumberError(
                 f"producer {header.producer_id} begins a transaction with sequence"
@@ -320,9 +325,12 @@ class LogProducers:
         except ApiError:
             return False
 
-    def take_guard(self, producer_id: int, producer_epoch: int) -> TxnGuard:
-        """Take a guard before the coordinator is asked; hand it in with the append."""
-        return TxnGuard(self, producer_id, producer_epoch)
+    def take_guard(
+        self, producer_id: int, producer_epoch: int, *, by_number: bool = False
+    ) -> TxnGuard:
+        """Take a guard before the coordinator is asked; hand it in with the append. ``by_number``:
+        it is for a transaction that ends by number, so sequences go on from before."""
+        return TxnGuard(self, producer_id, producer_epoch, by_number)
 
     def void_guards(self) -> None:
         """Make all guards void, as the replica begins or ends to lead."""
@@ -334,11 +342,16 @@ class LogProducers:
         return -1 if entry is None else entry.txn_first_offset
 
     def marker(
-        self, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
+        self,
+        commit: bool,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        number: int = NO_TXN_NUMBER,
     ) -> bytearray | None:
         """Return the batch that ends the transaction of a producer, or None if this marker has
         ended it. Raises what ``ProducerState.check_marker`` raises."""
-        if not self.state.check_marker(producer_id, producer_epoch, coordinator_epoch):
+        if not self.state.check_marker(producer_id, producer_epoch, coordinator_epoch, number):
             return None
         return encode_marker(
             ControlType.COMMIT if commit else ControlType.ABORT,
@@ -347,6 +360,7 @@ class LogProducers:
             coordinator_epoch=coordinator_epoch,
             timestamp_ms=self._log.log_dir.clock.now_ms(),
             first_offset=self.open_from(producer_id),
+            number=number,
         )
 
     def describe(self, count_max: int, after: int = -1) -> tuple[list[DescribedProducer], bool]:
@@ -373,6 +387,10 @@ class LogProducers:
             entry.txn_first_offset,
         )
 
+    def rehouse(self, directory: str) -> None:
+        """Keep snapshots in another directory from now on: the log lies there."""
+        self._snapshots.rehouse(directory)
+
     # ---- for compaction
 
     def last_batches(self, upto: int) -> frozenset[int]:
@@ -384,6 +402,8 @@ class LogProducers:
             if not below and 0 <= entry.marker_offset < upto:
                 below = [entry.marker_offset]
             found.update(below[-1:])
+            if entry.marker_number >= 0 and entry.marker_offset < upto:
+                found.add(entry.marker_offset)  # its number tells it from the next one's
         return frozenset(found)
 
     # ---- truncation
@@ -585,11 +605,14 @@ class TxnGuard:
         "_leadership_terms",
         "_producers",
         "_truncations",
+        "by_number",
         "producer_epoch",
         "producer_id",
     )
 
-    def __init__(self, producers: LogProducers, producer_id: int, producer_epoch: int) -> None:
+    def __init__(
+        self, producers: LogProducers, producer_id: int, producer_epoch: int, by_number: bool
+    ) -> None:
         log = producers._log
         self._producers = producers
         self._end_offset = log.log_end_offset
@@ -597,6 +620,7 @@ class TxnGuard:
         self._leadership_terms = producers.leadership_terms
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
+        self.by_number = by_number
 
     @property
     def valid(self) -> bool:

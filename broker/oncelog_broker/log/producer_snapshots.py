@@ -57,6 +57,10 @@ class ProducerSnapshots:
         """It is the offset of the newest that was written or found to fit; -1 when none is
         known."""
 
+    def rehouse(self, directory: str) -> None:
+        """Go on in another directory, in which no snapshot is known."""
+        self._directory, self.newest = directory, -1
+
     def offsets(self) -> list[int]:
         """Return the offsets of the snapshots that are there, the newest first. Raises OSError."""
         names = self._files.list_dir(self._directory)

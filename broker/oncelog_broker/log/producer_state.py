@@ -17,6 +17,9 @@ never check again what is in the log. Rules (KIP-98, KIP-360):
 - the first batch with the transactional bit opens a transaction of its producer, a marker ends it
   and leaves (the marker's epoch, no batches): the next batch begins at sequence 0. A marker's epoch
   is above that of what it ends ([K14], KIP-1228); an equal one with nothing open is a repeat;
+- a marker *with a number* leaves the epoch, the sequences and the batches as they are: its producer
+  goes on under that epoch. One whose number is not above that of the last marker of the epoch here
+  is a repeat; any other ends what is open, and is written also when nothing is [N110];
 - a marker of an older coordinator than the last one is refused by a leader, and only noted by those
   that apply what is in the log [B20].
 
@@ -48,6 +51,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from oncelog_protocol.records.control import ControlType, Marker
+from oncelog_protocol.types import NO_TXN_NUMBER
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
@@ -65,9 +69,11 @@ RESTORED_PER_STEP = 1000
 """So many producers of a snapshot are restored in one step: some ten milliseconds of work."""
 
 SEQUENCE_MAX = 2**31 - 1
-_VERSION = 2
+_VERSION = 3
+_WITHOUT_NUMBERS = 2
+"""It is the version of before; its rows have no number of a marker."""
 _WITHOUT_TRANSACTIONS = 1
-"""It is the version of before; its rows have nothing of transactions."""
+"""It is the version before that; its rows have nothing of transactions."""
 NO_OFFSET = -1
 ANY_CONTENT = -1
 """It stands for the checksum of a batch whose own was replaced, when the broker wrote its time into
@@ -107,6 +113,8 @@ class ProducerEntry:
     """It is the coordinator epoch of its last marker; -1 before the first one."""
     marker_offset: int = NO_OFFSET
     """It is the offset of its last marker; -1 before the first one."""
+    marker_number: int = NO_TXN_NUMBER
+    """The last marker of this epoch had this number; -1: none had one."""
     user: str | None = None
     """This principal has used it first, as far as this broker has seen as leader; None: nobody who
     is known. It is nowhere but in memory."""
@@ -165,7 +173,8 @@ class ProducerState:
                 )
             return None
         if not entry.batches:
-            if first != 0 and entry.marker_offset >= 0:
+            # Behind a marker with a number sequences go on; what was before is not known any more.
+            if first != 0 and entry.marker_offset >= 0 and entry.marker_number < 0:
                 raise OutOfOrderSequenceNumberError(
                     f"producer {header.producer_id} begins behind a marker with sequence {first}"
                     " instead of 0"
@@ -233,6 +242,7 @@ class ProducerState:
             )
         elif header.producer_epoch != entry.epoch:
             entry.epoch = header.producer_epoch
+            entry.marker_number = NO_TXN_NUMBER
             entry.batches.clear()
         entry.seen_ms = now_ms
         entry.batches.append(batch)
@@ -250,7 +260,13 @@ class ProducerState:
 
     # ---- markers
 
-    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> bool:
+    def check_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        number: int = NO_TXN_NUMBER,
+    ) -> bool:
         """Return whether a coordinator's marker is to be appended; False if it was, or if there is
         nothing to end.
 
@@ -267,11 +283,17 @@ class ProducerState:
             )
         if producer_epoch > entry.epoch:
             return True
+        if producer_epoch == entry.epoch and number >= 0:
+            return self._is_newer(entry, number)
         if producer_epoch == entry.epoch and entry.txn_first_offset < 0:
             return False
         raise InvalidProducerEpochError(
             f"a marker of epoch {producer_epoch}, producer {producer_id} has epoch {entry.epoch}"
         )
+
+    def _is_newer(self, entry: ProducerEntry, number: int) -> bool:
+        """Return whether a marker with a number of this epoch is not one that was here [N110]."""
+        return number > entry.marker_number
 
     def marked(self, marker: Marker, now_ms: int) -> AbortedRow | None:
         """Note a marker that is in the log; return the range that it aborts, if it does and there
@@ -285,8 +307,10 @@ class ProducerState:
             )
         first = entry.txn_first_offset
         entry.txn_first_offset = NO_OFFSET
+        if marker.number < 0 or marker.producer_epoch != entry.epoch:
+            entry.batches.clear()
         entry.epoch = marker.producer_epoch
-        entry.batches.clear()
+        entry.marker_number = marker.number
         entry.marker_offset = marker.offset
         entry.seen_ms = now_ms
         if marker.coordinator_epoch < entry.coordinator_epoch:
@@ -352,6 +376,9 @@ class ProducerState:
         fresh: list[int] = []
         for producer_id, entry in self.producers.items():
             batches = entry.batches
+            # A marker with a number leaves the batches before it, which may stay now.
+            if entry.txn_first_offset >= end:
+                entry.txn_first_offset = NO_OFFSET
             stays = batches[-1].last_offset < end if batches else entry.marker_offset >= 0
             if stays and entry.marker_offset < end:
                 continue
@@ -416,6 +443,11 @@ class ProducerState:
                     f"producer {producer_id}: a transaction from {entry.txn_first_offset}, the log"
                     f" has one from {other.txn_first_offset}"
                 )
+            if 0 <= other.marker_number != entry.marker_number:
+                return (
+                    f"producer {producer_id}: number {entry.marker_number}, the log has"
+                    f" {other.marker_number}"
+                )
             pairs = zip(reversed(entry.batches), reversed(other.batches), strict=False)
             for number, (one, two) in enumerate(pairs):
                 if one[:4] != two[:4] and not (compacted and number):
@@ -457,7 +489,7 @@ class ProducerState:
         try:
             parts = unpacker.read_array_header()
             version = unpacker.unpack()
-            if version not in (_WITHOUT_TRANSACTIONS, _VERSION):
+            if version not in (_WITHOUT_TRANSACTIONS, _WITHOUT_NUMBERS, _VERSION):
                 raise CheckpointError(f"producer snapshot: version {version!r}")
             producers = {}
             for number in range(1, unpacker.read_array_header() + 1):
@@ -465,7 +497,7 @@ class ProducerState:
                 producers[row[0]] = _entry(row)
                 if number % RESTORED_PER_STEP == 0:
                     yield
-            ended = unpacker.unpack() if parts > 2 and version == _VERSION else []
+            ended = unpacker.unpack() if parts > 2 and version > _WITHOUT_TRANSACTIONS else []
             self.producers = producers
             self.transactions.reset(self._open(), [EndedTransaction(*each) for each in ended])
         except (ValueError, TypeError, IndexError, msgpack.OutOfData) as error:
@@ -523,6 +555,7 @@ def _row(producer_id: int, entry: ProducerEntry) -> bytes:
             entry.txn_first_offset,
             entry.coordinator_epoch,
             entry.marker_offset,
+            entry.marker_number,
         ]
     )
     return row

@@ -315,6 +315,29 @@ def test_which_markers_a_leader_takes(
     assert state.check_marker(99, 0, 0), "of a producer without state"
 
 
+def test_a_marker_with_a_number_leaves_epoch_sequences_and_batches() -> None:
+    state = ProducerState()
+    for number in range(3):
+        state.applied(txn_header(number, number), 1000, append_time=False)
+    state.marked(marker(3, epoch=0)._replace(number=1), 2000)
+    entry = state.producers[7]
+    assert (entry.epoch, entry.txn_first_offset, entry.marker_number) == (0, -1, 1)
+    late = txn_header(2, 9)
+    repeat = state.check(late, late.crc)
+    assert repeat is not None
+    assert repeat.base_offset == 2
+    assert state.check(txn_header(3, 4), 0) is None
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        state.check(txn_header(4, 4), 0)
+    again = ProducerState()
+    again.restore(state.encode())
+    assert again.encode() == state.encode()
+    assert not again.check_marker(7, 0, 0, 1)
+    assert again.check_marker(7, 0, 0, 2)
+    state.applied(txn_header(0, 4, epoch=1), 3000, append_time=False)
+    assert state.producers[7].marker_number == -1, "a number belongs to an epoch"
+
+
 def test_an_older_coordinator_is_refused_by_leaders_and_noted_by_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -369,6 +392,15 @@ def test_a_snapshot_keeps_transactions_and_uncommitted_markers() -> None:
     assert (entry.marker_offset, entry.coordinator_epoch) == (2, 6)
 
 
+def test_a_snapshot_of_before_numbers_is_read() -> None:
+    body = msgpack.packb([2, [[7, 3, 1000, [[0, 4, 10, 14, 1000, 77]], 10, 2, 9]], [[5, 9]]])
+    state = ProducerState()
+    state.restore(zlib.crc32(body).to_bytes(4, "big") + body)
+    entry = state.producers[7]
+    assert (entry.txn_first_offset, entry.marker_offset, entry.marker_number) == (10, 9, -1)
+    assert state.transactions.open_count == 1
+
+
 def test_a_snapshot_of_before_transactions_is_read() -> None:
     body = msgpack.packb([1, [[7, 3, 1000, [[0, 4, 10, 14, 1000, 77]]]]])
     state = ProducerState()
@@ -376,7 +408,7 @@ def test_a_snapshot_of_before_transactions_is_read() -> None:
     entry = state.producers[7]
     assert (entry.epoch, entry.last_sequence, entry.txn_first_offset) == (3, 4, -1)
     assert (entry.marker_offset, entry.coordinator_epoch) == (-1, -1)
-    body = msgpack.packb([3, [], []])
+    body = msgpack.packb([4, [], []])
     with pytest.raises(CheckpointError):
         state.restore(zlib.crc32(body).to_bytes(4, "big") + body)
 

@@ -60,7 +60,7 @@ def test_a_marker_tells_what_it_ends() -> None:
     assert (append.base_offset, append.last_offset, append.repeated) == (3, 3, False)
     data = log.read(3, 1 << 20, upto=4)
     marker = decode_marker(data)
-    assert marker == (ControlType.COMMIT, 7, 5, 12, 3, NOW_MS, 0)
+    assert marker == (ControlType.COMMIT, 7, 5, 12, 3, NOW_MS, 0, -1)
     assert parse_header(data).leader_epoch == 3
     TxnProducer(8).end(log, commit=False, leader_epoch=3)
     assert decode_marker(log.read(4, 1 << 20, upto=5)).first_offset == -1
@@ -177,6 +177,77 @@ def test_the_rule_of_the_newer_epoch_is_needed() -> None:
     producer.send(log, b"b")
     assert not log.append_marker(True, 7, 1, 0, 0).repeated
     assert log.producers.open_from(7) == -1, "ended by the marker of another"
+
+
+def test_a_late_marker_of_an_earlier_number_does_not_end_the_next_transaction() -> None:
+    """The epoch stays, so only the number tells one transaction from the next."""
+    log = make_log(MemoryFiles())
+    producer = TxnProducer(7, by_number=True)
+    producer.send(log, b"a")
+    producer.end(log, commit=True)
+    producer.send(log, b"b")
+    assert producer.marker_again(log, commit=True).repeated
+    assert log.producers.open_from(7) == 2
+    producer.send(log, b"c")
+    producer.end(log, commit=False)
+    assert committed_values(log, upto=log.log_end_offset) == [b"a"]
+    marker = decode_marker(log.read(4, 1 << 20, upto=5))
+    assert (marker.producer_epoch, marker.number, marker.first_offset) == (0, 2, 2)
+
+
+def test_the_rule_of_the_newer_number_is_needed() -> None:
+    log = made_without("markers_need_newer_number")
+    producer = TxnProducer(7, by_number=True)
+    producer.send(log, b"a")
+    producer.end(log, commit=True)
+    producer.send(log, b"b")
+    assert not producer.marker_again(log, commit=True).repeated
+    assert log.producers.open_from(7) == -1, "ended by the marker of another"
+
+
+def test_a_marker_with_a_number_is_written_where_nothing_is_open_and_voids_guards() -> None:
+    log = make_log(MemoryFiles())
+    guard = log.producers.take_guard(7, 0, by_number=True)
+    producer = TxnProducer(7, by_number=True)
+    assert not producer.end(log, commit=True).repeated
+    assert not guard.valid
+    assert producer.marker_again(log, commit=True).repeated
+
+
+def test_numbers_belong_to_an_epoch() -> None:
+    log = make_log(MemoryFiles())
+    producer = TxnProducer(7, by_number=True)
+    producer.send(log, b"a")
+    producer.end(log, commit=True)
+    producer.send(log, b"b")
+    log.append_marker(False, 7, 1, 0, 0)  # it was fenced
+    with pytest.raises(InvalidProducerEpochError):
+        producer.end(log, commit=True)
+    producer.fenced(2)
+    producer.send(log, b"c")
+    assert not producer.end(log, commit=True).repeated
+    assert committed_values(log, upto=log.log_end_offset) == [b"a", b"c"]
+
+
+def test_a_producer_with_numbers_goes_on_where_it_was_forgotten() -> None:
+    log = make_log(MemoryFiles())
+    late = txn_batch(b"x", producer=(7, 0, 57))
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        append_txn(log, late)
+    append_txn(log, late, by_number=True)
+    assert log.producers.open_from(7) == 0
+
+
+def test_a_truncated_transaction_leaves_the_batches_of_the_one_before() -> None:
+    log = make_log(MemoryFiles())
+    producer = TxnProducer(7, by_number=True)
+    producer.send(log, b"a")
+    producer.end(log, commit=True)
+    producer.send(log, b"b")
+    log.truncate_to(2)
+    assert log.producers.open_from(7) == -1
+    assert log.producers.contradiction() == ""
+    assert log.producers.needs_guard(parse_header(txn_batch(b"b", producer=(7, 0, 1))))
 
 
 def test_the_guard_is_needed() -> None:
@@ -407,7 +478,7 @@ class _Model:
         self.chance = random.Random(seed)
         self.files = MemoryFiles()
         self.log = make_log(self.files, SMALL)
-        self.producers = [TxnProducer(pid) for pid in range(4)]
+        self.producers = [TxnProducer(pid, by_number=pid > 2) for pid in range(6)]
         self.sent: dict[int, list[bytes]] = {}
         self.high_watermark = 0
         self.outcomes: dict[bytes, str] = {}
@@ -423,6 +494,11 @@ class _Model:
             producer.send(self.log, value)
             self.outcomes[value] = "open"
             self.sent.setdefault(producer.producer_id, []).append(value)
+        elif choice < 0.55 and producer.number:
+            # A marker that was there comes again, and tells the opposite for good measure.
+            number = chance.randint(1, producer.number)
+            again = producer.marker_again(self.log, commit=chance.random() < 0.5, number=number)
+            assert again.repeated
         elif choice < 0.75:
             commit = chance.random() < 0.6
             producer.end(self.log, commit=commit)
@@ -470,7 +546,7 @@ class _Model:
             for value in mine:
                 self.outcomes[value] = "aborted"
             epoch = max(producer.epoch, entry.epoch if entry is not None else 0) + 1
-            producer.epoch, producer.sequence = epoch, 0
+            producer.fenced(epoch)
             if log.producers.open_from(pid) >= 0:
                 first = log.producers.open_from(pid)
                 log.append_marker(False, pid, epoch, 0, 0)
