@@ -25,7 +25,17 @@ from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.types import TopicPartition
 from oncelog_testing.memory.crashes import KILL
 from oncelog_testing.memory.files import MemoryFiles
-from support.crash_points import CONFIG, Expectation, Image, Promise, State, World
+from support.crash_points import (
+    CONFIG,
+    STYLES,
+    Expectation,
+    Image,
+    Promise,
+    State,
+    World,
+    interrupted_starts,
+    run_inline,
+)
 from support.logs import batch
 
 __all__ = ["judge"]
@@ -60,6 +70,18 @@ async def judge(world: World, images: dict[object, Image]) -> None:
                 f"crash point {first.point}, {first.style}"
                 f" (one of {len(image.expectations)}): {error!r}"
             ) from error
+
+
+def judge_interrupted_starts(world: World, one_in: int) -> int:
+    """Interrupt starts over the images of a world, or one in so many, and judge the starts after
+    those; return how many distinct images there were."""
+
+    async def go() -> int:
+        inner = await interrupted_starts(world, STYLES[:2], one_in)
+        await judge(world, inner)
+        return len(inner)
+
+    return run_inline(go())
 
 
 class _Judgement:
@@ -209,19 +231,18 @@ def _write_on(started: _Start) -> dict[TopicPartition, dict[int, bytes]]:
 def _check_nothing_left_over(files: MemoryFiles, started: _Start) -> None:
     """After a clean stop and a start, a directory holds what its logs need and nothing else."""
     expected = {
-        "/data/",
-        *(
-            f"/data/{name}"
-            for name in (
-                ".lock",
-                checkpoint.META,
-                checkpoint.CLEANER,
-                checkpoint.CONTINUITY,
-                checkpoint.LOG_START,
-                checkpoint.RECOVERY_POINT,
-                checkpoint.HIGH_WATERMARK,
-            )
-        ),
+        f"{log_dir.path}/{name}"
+        for log_dir in started.logs.dirs
+        for name in (
+            "",
+            ".lock",
+            checkpoint.META,
+            checkpoint.CLEANER,
+            checkpoint.CONTINUITY,
+            checkpoint.LOG_START,
+            checkpoint.RECOVERY_POINT,
+            checkpoint.HIGH_WATERMARK,
+        )
     }
     for log in started.logs.all():
         expected.add(log.directory + "/")

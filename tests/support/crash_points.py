@@ -10,7 +10,7 @@ on. ``interrupted_starts`` does the same to the start over each image. ``crash_j
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from oncelog_broker.log.cleaner import find_work
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producer_state import next_sequence
+from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import TopicPartition
@@ -44,9 +45,11 @@ __all__ = [
     "Image",
     "InlineLoop",
     "Promise",
+    "Scenario",
     "State",
     "World",
     "interrupted_starts",
+    "play",
     "run_inline",
 ]
 
@@ -194,8 +197,12 @@ class World:
         styles: tuple[Crash, ...] = STYLES,
         files: MemoryFiles | None = None,
         wrapped: Callable[[MemoryFiles], Any] = lambda disk: disk,
+        log_dirs: tuple[str, ...] = ("/data",),
+        safeguards: LogSafeguards = SAFE,
     ) -> None:
-        self.files = files or MemoryFiles("/data")
+        self.files = files or MemoryFiles(*log_dirs)
+        self.log_dirs = log_dirs
+        self.safeguards = safeguards
         self.styles = styles
         self.wrapped = wrapped
         """What logs are given as their disk."""
@@ -213,13 +220,14 @@ class World:
             clock=self.clock,
             entropy=SeededEntropy(3),
             config=log_settings(
-                log_dirs=("/data",),
+                log_dirs=self.log_dirs,
                 headroom_bytes=0,
                 # A scenario says when a lazy log is synced; the machine's clock does not.
                 flush_interval_ms=3_600_000,
                 cleaner=cleaner_settings(enable=False, cpu_percent=100),
             ),
             broker_id=1,
+            safeguards=self.safeguards,
         )
         logs.set_high_watermark_source(
             lambda: {log.topic_partition: log.synced_offset for log in logs.all()}
@@ -350,13 +358,14 @@ class World:
         self.files.before_change = taker
 
     async def write_checkpoints(self) -> None:
-        """Write all checkpoints of the directory."""
+        """Write all checkpoints of the directories."""
         starts = {
             lineage.tp: lineage.log.log_start_offset
             for lineage in self.live()
             if lineage.log is not None
         }
-        assert await self.logs.dirs[0].write_checkpoints()
+        for log_dir in self.logs.dirs:
+            assert await log_dir.write_checkpoints()
         for lineage in self.live():
             lineage.start_floor = starts[lineage.tp]
 
@@ -430,8 +439,8 @@ class World:
         """Compaction has replaced a segment: the log reads differently from now on."""
         for lineage in self.live():
             log = lineage.log
-            if log is not None and log.swaps != lineage.swaps:
-                lineage.swaps = log.swaps
+            if log is not None and log.swap.count != lineage.swaps:
+                lineage.swaps = log.swap.count
                 batches: dict[int, bytes] = {}
                 for segment in log.segments:
                     data = log.log_dir.files.read_bytes(segment.path)
@@ -499,6 +508,26 @@ def add_image(
         images[key] = Image(files, list(expectations))
     else:
         known.expectations += expectations
+
+
+Scenario = Callable[[World], Awaitable[None]]
+"""It is what a broker does with its logs, from its start on."""
+
+
+def play(scenario: Scenario, styles: tuple[Crash, ...] = STYLES, **given: Any) -> World:
+    """Run a scenario once, and return its world with the images of all crashes.
+
+    :param given: arguments of :class:`World`.
+    """
+
+    async def go() -> World:
+        world = World(styles, **given)
+        await scenario(world)
+        world.files.before_change = None
+        await world.logs.stop(clean=False)
+        return world
+
+    return run_inline(go())
 
 
 async def interrupted_starts(

@@ -138,6 +138,8 @@ class Flusher:
         self.seconds = Histogram()
         """It tells how long rounds took."""
         self._began = 0.0
+        self._on_round: Callable[[float], None] | None = None
+        self._round_began_s = 0.0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to work on this loop; what is dirty already is synced at once."""
@@ -147,6 +149,10 @@ class Flusher:
     def measure_with(self, stopwatch: Stopwatch) -> None:
         """Note from now on how long rounds take."""
         self._stopwatch = stopwatch
+
+    def tell_rounds(self, on_round: Callable[[float], None]) -> None:
+        """Call this from now on with the seconds, by the loop's time, that each round took."""
+        self._on_round = on_round
 
     def mark(self, log: Syncable) -> None:
         """Sync this log as soon as possible."""
@@ -328,6 +334,8 @@ class Flusher:
         self.rounds += 1
         if self._stopwatch is not None:
             self._began = self._stopwatch()
+        if self._loop is not None:
+            self._round_began_s = self._loop.time()
         self._pool.sync_began()
         return jobs
 
@@ -362,6 +370,8 @@ class Flusher:
         self._running = False
         if self._stopwatch is not None:
             self.seconds.observe(self._stopwatch() - self._began)
+        if self._on_round is not None and self._loop is not None:
+            self._on_round(self._loop.time() - self._round_began_s)
         self._pool.sync_ended()
         self._wake_round()
         for job in jobs:

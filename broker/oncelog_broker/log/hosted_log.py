@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from oncelog_broker.log.flusher import Syncable
+from oncelog_broker.log.segment import Segment
 from oncelog_protocol.types import TopicPartition
 
 
@@ -17,6 +18,22 @@ class LogCheckpoint(NamedTuple):
     truncation_mark: int
     """It is the number of the mark that these checkpoints make needless; 0 means that there is
     none."""
+
+
+class HousedFiles(NamedTuple):
+    """The files of a log are in another directory, copied to its end."""
+
+    segments: list[Segment]
+    unsynced: list[Segment]
+    """Some of each of these is not synced."""
+    made_epoch: int
+    """The copy was made under this broker epoch."""
+    epochs_revision: int
+    """The disk holds this revision of the epoch history."""
+    end_offset: int
+    """The disk says that offsets below it are synced."""
+    log_start_offset: int
+    """The disk says that the log begins here."""
 
 
 class HostedLog(Syncable, Protocol):

@@ -108,7 +108,7 @@ async def describe_log(log: PartitionLog, request: DescribeLogRequest) -> Descri
 
 def _state_of(log: PartitionLog) -> tuple[int, int, int]:
     """Return what differs as soon as a byte of the log lies elsewhere."""
-    return log.truncations, log.swaps, log.segments[0].base_offset
+    return log.truncations, log.swap.count, log.segments[0].base_offset
 
 
 def _taken(log: PartitionLog, request: DescribeLogRequest) -> DescribeLogResponse:

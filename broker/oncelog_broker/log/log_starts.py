@@ -47,6 +47,19 @@ class LogStarts:
         self._on_disk.pop(log.directory, None)
         self._waiting.pop(log, None)
 
+    def give_up(self, log: HostedLog) -> list[Callable[[], None]]:
+        """Forget a log that goes to another directory; return who waits for its start."""
+        self._on_disk.pop(log.directory, None)
+        return list(self._waiting.pop(log, ()))
+
+    def take_over(
+        self, log: HostedLog, on_disk: int, waiting: Iterable[Callable[[], None]]
+    ) -> None:
+        """Note a log that came from another directory, with those who wait for its start."""
+        self._on_disk[log.directory] = on_disk
+        for callback in waiting:
+            self.when_durable(log, callback)
+
     def durable(self, log: HostedLog) -> int:
         """Return the start that the log would have after a power cut, or one below that."""
         return min(log.log_start_offset, self._on_disk.get(log.directory, 0))

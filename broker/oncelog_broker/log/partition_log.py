@@ -1,7 +1,6 @@
 """A partition's log appends, reads and truncates, and knows how far it is durable.
 
-Owns ``log_start_offset``, ``log_end_offset`` and ``synced_offset`` of one replica; which of its
-offsets are committed is replication's business. Rules:
+Owns start, end and synced offset of one replica; replication knows what is committed. Rules:
 
 - an append validates, stamps in place, writes once and maps; the end moves right after the write;
 - after a failed append the file is truncated to the last whole batch, or the directory stops:
@@ -28,7 +27,7 @@ from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.clean_state import CleanState
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.flusher import SyncJob
-from oncelog_broker.log.hosted_log import LogCheckpoint
+from oncelog_broker.log.hosted_log import HousedFiles, LogCheckpoint
 from oncelog_broker.log.invariants import append_does_not_follow
 from oncelog_broker.log.log_append import LogAppend
 from oncelog_broker.log.log_dir import LogDir
@@ -49,6 +48,7 @@ from oncelog_protocol.errors import (
     StorageError,
 )
 from oncelog_protocol.records.batch import (
+    MAGIC,
     BatchHeader,
     CorruptBatchError,
     parse_header,
@@ -56,7 +56,7 @@ from oncelog_protocol.records.batch import (
     stamp_append_time,
 )
 from oncelog_protocol.topic_config import TopicConfig
-from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
+from oncelog_protocol.types import INTERNAL_TOPICS, NO_TXN_NUMBER, TopicPartition
 from oncelog_runtime.files import Buffer, File
 from oncelog_runtime.structured_logging import get_logger
 
@@ -73,16 +73,10 @@ class PartitionLog:
     """It is one replica's log. It is not for two threads; only syncing runs elsewhere."""
 
     __slots__ = (
-        "_active",
-        "_checkpointed_recovery_point",
-        "_clock",
-        "_epochs_written",
-        "_internal",
-        "_on_synced",
-        "_told_offset",
-        "_unsynced",
-        "_whole_reads",
+        *("_active", "_checkpointed_recovery_point", "_clock", "_epochs_written", "_internal"),
+        *("_on_synced", "_on_truncated", "_told_offset", "_whole_reads"),
         "aborted",
+        "appended_bytes",
         "clean",
         "config",
         "damage",
@@ -102,6 +96,7 @@ class PartitionLog:
         "topic_id",
         "topic_partition",
         "truncation_mark",
+        "unsynced",
     )
 
     def __init__(
@@ -132,6 +127,8 @@ class PartitionLog:
         self.log_end_offset = loaded.log_end_offset
         """It is the next offset to be given."""
         self.size_bytes = self.segments.size_bytes()
+        self.appended_bytes = 0
+        """So much was appended since the log was loaded, by whomever."""
         self.synced_offset = min(loaded.recovery_point, loaded.log_end_offset)
         """Offsets below it count; see ``flush``."""
         self.recovery_point = loaded.recovery_point
@@ -141,8 +138,9 @@ class PartitionLog:
         self.truncation_mark = int(loaded.marked)
         """The disk holds the truncation mark of this number for this log; 0 when it holds none."""
         self._on_synced: Callable[[int], None] | None = None
+        self._on_truncated: Callable[[], None] | None = None
         self._told_offset = self.synced_offset
-        self._unsynced = Unsynced(self, log_dir.flusher)
+        self.unsynced = Unsynced(self, log_dir.flusher)
         self.aborted = loaded.aborted or AbortedTransactions(log_dir.files, loaded.directory)
         self.aborted.read_from(self.segments.find)
         self.producers = LogProducers(self, loaded.producers, loaded.snapshots)
@@ -160,10 +158,12 @@ class PartitionLog:
         leader_epoch: int,
         guard: TxnGuard | None = None,
         user: str | None = None,
+        magic: int = MAGIC,
     ) -> LogAppend:
         """Append exactly one batch of a client, given as a writable view, into which offset and
         leader epoch are stamped. ``guard``: of the first of a transaction; see ``log_producers``.
-        ``user``: the principal of the client, None where it is not known.
+        ``user``: the principal of the client, None where it is not known. ``magic`` is that of the
+        format in which the client writes.
 
         Raises what the validator and ``LogProducers.check`` raise, StorageError, and
         FencedLeaderEpochError for an epoch older than the log's newest.
@@ -171,7 +171,7 @@ class PartitionLog:
         if self.damage or not self.log_dir.online:
             self.refuse()
         now_ms, latest_ms = self._clock.now_ms(), self._clock.latest_ms()
-        header = validate_client_batch(batch, self.config, now_ms, latest_ms)
+        header = validate_client_batch(batch, self.config, now_ms, latest_ms, magic=magic)
         if header.producer_id >= 0:
             repeat = self.producers.check(header, guard, user)
             if repeat is not None:
@@ -188,13 +188,16 @@ class PartitionLog:
         producer_epoch: int,
         coordinator_epoch: int,
         leader_epoch: int,
+        number: int = NO_TXN_NUMBER,
     ) -> LogAppend:
         """End the transaction of a producer. ``repeated``: that was done, below the log end. Raises
         what ``ProducerState.check_marker`` raises, StorageError, FencedLeaderEpochError."""
         if self.damage or not self.log_dir.online:
             self.refuse()
         now_ms, latest_ms = self._clock.now_ms(), self._clock.latest_ms()
-        marker = self.producers.marker(commit, producer_id, producer_epoch, coordinator_epoch)
+        marker = self.producers.marker(
+            commit, producer_id, producer_epoch, coordinator_epoch, number
+        )
         if marker is None:
             return LogAppend.nothing(self.log_end_offset)
         data = memoryview(marker)
@@ -302,7 +305,8 @@ class PartitionLog:
 
     def _wrote(self, segment: Segment, size: int) -> None:
         """Have something that is dirty synced, now or later."""
-        unsynced = self._unsynced
+        self.appended_bytes += size
+        unsynced = self.unsynced
         if not segment.dirty:
             unsynced.wrote(segment, size)
         if self.config.flush == "commit":
@@ -328,7 +332,7 @@ class PartitionLog:
         except OSError as error:
             self.failed("restart", error)
         self._active = self.segments.active
-        self._unsynced.truncated(self._active)
+        self.unsynced.truncated(self._active)
         self.log_dir.remove_later(trash, 0)
 
     def roll(self) -> Segment:
@@ -339,7 +343,7 @@ class PartitionLog:
             self._active = self.segments.roll(self.log_end_offset, self.config.index_interval_bytes)
         except OSError as error:
             self.failed("roll", error)
-        self._unsynced.names_changed()
+        self.unsynced.names_changed()
         self.producers.snapshot()
         return self._active
 
@@ -474,10 +478,12 @@ class PartitionLog:
         self._told_offset = min(self._told_offset, end)
         self.recovery_point = min(self.recovery_point, end)
         self.clean.truncate(end)
-        self._unsynced.truncated(self._active)
-        self._unsynced.sync_soon()
+        self.unsynced.truncated(self._active)
+        self.unsynced.sync_soon()
         self.log_dir.checkpoint_due()
         self.log_dir.remove_later(trash, 0)
+        if self._on_truncated is not None:
+            self._on_truncated()
 
     def _mark_truncation(self, offset: int, log_start_offset: int) -> None:
         self.truncation_mark += 1  # first: a write that failed may have left the file
@@ -531,7 +537,7 @@ class PartitionLog:
             trash = self.segments.drop_oldest(count)
         except OSError as error:
             self.failed("delete", error)
-        self._unsynced.drop_gone()
+        self.unsynced.drop_gone()
         self.aborted.drop_below(self.segments[0].base_offset)
         self.size_bytes = self.segments.size_bytes()
         self.advance_log_start(max(self.log_start_offset, self.segments[0].base_offset))
@@ -569,11 +575,6 @@ class PartitionLog:
         """Put a compacted segment in the place of those that it was made of; see ``Swap``."""
         self.swap.put_in(run, segment, markers_gone, self.config.file_delete_delay_ms)
         self.size_bytes = self.segments.size_bytes()
-
-    @property
-    def swaps(self) -> int:
-        """Return how often compaction has replaced segments."""
-        return self.swap.count
 
     # ---- epochs
 
@@ -615,24 +616,24 @@ class PartitionLog:
         except OSError as error:
             self.failed("refetch mark", error)
         self.refetch_until = NOT_REFETCHING
-        self._unsynced.names_changed()
-        self._unsynced.sync_soon()
+        self.unsynced.names_changed()
+        self.unsynced.sync_soon()
 
     def created(self, meta: File) -> None:
         """Have the meta file and both directories of a new partition synced."""
-        self._unsynced.created(meta)
+        self.unsynced.created(meta)
 
     def begin_sync(self) -> SyncJob:
         """Capture what is dirty, for the flusher."""
         try:
-            return self._unsynced.begin(self.log_end_offset, self.directory, self.log_dir.path)
+            return self.unsynced.begin(self.log_end_offset, self.directory, self.log_dir.path)
         except OSError as error:
             self.log_dir.fail(f"open {self.topic_partition}", error)
             return SyncJob(self, self.log_end_offset)
 
     def finish_sync(self, job: SyncJob) -> None:
         """Move the synced offsets, as what the job captured is durable."""
-        if not self._unsynced.finish(job) or job.end_offset <= self.recovery_point:
+        if not self.unsynced.finish(job) or job.end_offset <= self.recovery_point:
             return
         self.recovery_point = job.end_offset
         self.log_dir.checkpoint_due()
@@ -652,13 +653,6 @@ class PartitionLog:
             self._told_offset = self.synced_offset
             if self._on_synced is not None:
                 self._on_synced(self.synced_offset)
-
-    def persist_indexes(self, count_min: int = 1) -> bool:
-        """Write the active segment's index if so many entries are new; return whether it did."""
-        if self._active.unpersisted_entries < count_min:
-            return False
-        self._active.persist_index()
-        return True
 
     # ---- checkpoints
 
@@ -687,7 +681,7 @@ class PartitionLog:
 
     def remove_mark(self, mark: int) -> bool:
         """Remove a truncation mark, unless the log was truncated again since, maybe below what was
-        just written; return whether it was removed. Raises OSError."""
+        just written; return whether it was. Raises OSError."""
         if self.truncation_mark != mark:
             return False
         path = f"{self.directory}/{TRUNCATION_MARK}"
@@ -697,13 +691,36 @@ class PartitionLog:
         return True
 
     def keep_up(self) -> bool:
-        """Write what is missing of indexes and producers, if that is much; return whether it
-        was."""
-        return self.persist_indexes(_INDEX_ENTRIES_MIN) or self.producers.keep_up()
+        """Write what is missing of indexes and producers, if that is much; return whether so."""
+        if self._active.unpersisted_entries >= _INDEX_ENTRIES_MIN:
+            self._active.persist_index()
+            return True
+        return self.producers.keep_up()
 
     def snapshot_producers(self) -> None:
         """Begin to write what is known of producers."""
         self.producers.snapshot()
+
+    def tell_truncations_to(self, on_truncated: Callable[[], None] | None) -> None:
+        """Have ``on_truncated`` called right after each truncation; None: nobody wants to hear."""
+        self._on_truncated = on_truncated
+
+    def rehouse(self, log_dir: LogDir, directory: str, housed: HousedFiles) -> None:
+        """Take another directory for the log's own, where the files are copied to the end. What
+        counts goes on counting; no sync is under way. No file is touched."""
+        waiting = self.log_dir.give_up(self)
+        self.log_dir, self.directory = log_dir, directory
+        self.segments.rehouse(log_dir.pool, directory, housed.segments)
+        self._active = self.segments.active
+        self.unsynced.rehouse(log_dir.flusher, housed.unsynced)
+        self.aborted.rehouse(directory)
+        self.producers.rehouse(directory)
+        self.swap = Swap(log_dir, directory, self.segments, self.aborted, self.swap.count)
+        self.made_epoch = housed.made_epoch
+        self.truncation_mark = 0
+        self._epochs_written = housed.epochs_revision
+        self._checkpointed_recovery_point = housed.end_offset
+        log_dir.take_over(self, housed.log_start_offset, waiting)
 
     # ---- failures
 
@@ -744,7 +761,7 @@ class PartitionLog:
     def reconfigure(self, config: TopicConfig) -> None:
         """Take on changed settings of the topic; ``flush=commit`` holds for what comes after."""
         self.config = config
-        self._unsynced.hurry()
+        self.unsynced.hurry()
 
     def release(self) -> None:
         """Give up the descriptors, writing nothing."""
@@ -754,7 +771,7 @@ class PartitionLog:
     def close(self, *, keep: bool = True) -> None:
         """Write what the next start reads, if one is to, give up descriptors. Syncs nothing."""
         self.producers.close(keep=keep)
-        self._unsynced.close(self.log_dir.pool)
+        self.unsynced.close(self.log_dir.pool)
         for segment in self.segments:
             if self.damage or not self.log_dir.online:
                 segment.release()
@@ -764,7 +781,7 @@ class PartitionLog:
     @property
     def truncations(self) -> int:
         """Return how often the log was truncated since it was loaded."""
-        return self._unsynced.truncations
+        return self.unsynced.truncations
 
     def __repr__(self) -> str:
         return (

@@ -191,17 +191,17 @@ def load_log(
     the machine surely ran on since it was written; ``rewrite``: it may have. Raises OSError.
     """
     names = _tidy(pool, directory)
-    meta = _read_meta(pool, directory, names, was_synced=recovery_point > 0)
-    bases = [int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name))]
-    sizes = [pool.files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases]
-    if not meta.topic_id and not any(sizes):
-        return None
     truncated_at = _OFFSET_END
     if TRUNCATION_MARK in names:
         clean = False
         # The checkpoint may be older: of a log that began further up, or of another one.
         truncated_at, log_start_offset = read_truncation(pool.files, directory, log_start_offset)
         recovery_point = min(recovery_point, truncated_at)
+    meta = _read_meta(pool, directory, names, was_synced=recovery_point > 0)
+    bases = [int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name))]
+    sizes = [pool.files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases]
+    if not meta.topic_id and not any(sizes):
+        return None
     if not clean and not recovery_point:
         _sync_names(pool, directory, names, rewrite)
     known = _read_epochs(pool, directory, names)

@@ -144,7 +144,7 @@ class Scrubber:
         base_offset = next_offset = log.segments[0].base_offset
         position = 0
         truncations = log.truncations  # counted once: each of them moves batches
-        swaps = log.swaps  # so does compaction
+        swaps = log.swap.count  # so does compaction
         while self._is_current(log) and log.truncations == truncations:
             recovery_point = log.recovery_point
             stretches = _gather(log, base_offset, position, next_offset)
@@ -162,8 +162,8 @@ class Scrubber:
                 return  # the bytes that were read may be neither the old nor the new
             if not self._is_current(log):
                 return
-            if log.swaps != swaps:
-                swaps = log.swaps
+            if log.swap.count != swaps:
+                swaps = log.swap.count
                 base_offset, position, next_offset = _find_again(log, next_offset)
                 continue
             if unreadable is not None:

@@ -333,6 +333,12 @@ class Segment:
             raise CorruptMessageError(f"{self.path} at byte {position}: {error}") from error
         raise CorruptMessageError(f"{self.path}: offset {offset} is not in the file")
 
+    def bytes_from(self, offset: int) -> int:
+        """Return how many bytes lie at ``offset`` and beyond, about; nothing is read."""
+        if offset >= self.next_offset:
+            return 0
+        return self.size_bytes - self._floor_of(max(0, offset - self.base_offset))
+
     def _floor_of(self, relative: int) -> int:
         """Return a known batch start at or before the batch that holds a relative offset."""
         position = self._tail.floor_offset(relative)
@@ -563,6 +569,12 @@ class Segment:
             self._index, self._times = twin._index, twin._times
             self._last_entry_position = twin._last_entry_position
             self._persisted = -1
+
+    def moved_to(self, pool: OpenSegments, directory: str) -> Segment:
+        """Return this segment as it is in another directory, where its file was copied."""
+        moved = Segment(pool, directory, self.base_offset, self._interval_bytes)
+        moved.restore(self.summary)
+        return moved
 
     # ---- going away
 

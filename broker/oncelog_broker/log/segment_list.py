@@ -76,6 +76,10 @@ class SegmentList:
                 self._newest.append(newest)
         yield from self._segments[bisect_left(self._newest, timestamp) :]
 
+    def newest_timestamp(self) -> int:
+        """Return the largest timestamp that any record has had; -1 when none has one."""
+        return max(segment.max_timestamp for segment in self._segments)
+
     def roll(self, base_offset: int, interval_bytes: int) -> Segment:
         """Seal the active segment and begin another. Raises OSError, and then changes nothing."""
         segment = Segment(self._pool, self._directory, base_offset, interval_bytes)
@@ -140,6 +144,16 @@ class SegmentList:
         self._segments[first : first + len(run)] = [segment]
         self._changed()
 
+    def rehouse(self, pool: OpenSegments, directory: str, segments: list[Segment]) -> None:
+        """Go on with the same segments in another directory. The map of the active one goes along;
+        the others have theirs on disk."""
+        segments[-1].take_index(self.active)
+        for segment in self._segments:
+            segment.synced()
+            segment.release()
+        self._pool, self._directory, self._segments = pool, directory, segments
+        self._changed()
+
     def strays(self) -> list[str]:
         """Rename the files of segments behind a damage, which the list does not hold."""
         files = self._pool.files
@@ -154,6 +168,11 @@ class SegmentList:
     def size_bytes(self) -> int:
         """Return the sum of the segments' sizes."""
         return sum([segment.size_bytes for segment in self._segments])
+
+    def bytes_from(self, offset: int) -> int:
+        """Return how many bytes lie at ``offset`` and beyond, about; nothing is read."""
+        first, *others = self.run_from(offset, len(self._segments))
+        return first.bytes_from(offset) + sum([segment.size_bytes for segment in others])
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)

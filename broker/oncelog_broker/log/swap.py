@@ -41,12 +41,13 @@ class Swap:
         directory: str,
         segments: SegmentList,
         aborted: AbortedTransactions,
+        count: int = 0,
     ) -> None:
         self._log_dir = log_dir
         self._directory = directory
         self._segments = segments
         self._aborted = aborted
-        self.count = 0
+        self.count = count
         """Compaction has replaced segments so often."""
         self.replaced: list[Segment] = []
         """Files of these segments are there yet."""

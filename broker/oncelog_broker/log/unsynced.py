@@ -23,6 +23,7 @@ class Unsynced:
         "_directory_changed",
         "_flusher",
         "_generation",
+        "_held",
         "_log",
         "_new_files",
         "_parent_changed",
@@ -39,6 +40,8 @@ class Unsynced:
         self._directory_changed = False
         self._parent_changed = False
         self._generation = 0
+        self._held = False
+        """It tells whether no round may begin with the log."""
         self.queued = False
         """It tells whether the flusher knows of the log."""
 
@@ -95,8 +98,32 @@ class Unsynced:
 
     def hurry(self) -> None:
         """Sync soon what waits for the interval."""
-        if self.queued:
+        if self.queued and not self._held:
             self._flusher.mark(self._log)
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether the log was made, and no round has seen it yet."""
+        return bool(self._new_files)
+
+    def hold(self) -> None:
+        """Let no round begin with the log from now on; one may be under way."""
+        self._held = self.queued = True
+        self._flusher.forget(self._log)
+
+    def let_go(self) -> None:
+        """Have a round begin with the log again, soon."""
+        self._held, self.queued = False, True
+        self._flusher.mark(self._log)
+
+    def rehouse(self, flusher: Flusher, segments: list[Segment]) -> None:
+        """Go on in another directory, in which these segments, and all names, are not synced. No
+        round with the log is under way."""
+        self._flusher, self._segments = flusher, []
+        for segment in segments:
+            segment.wrote_unsynced()
+            self._segments.append(segment)
+        self._directory_changed = self._parent_changed = True
 
     def begin(self, end_offset: int, directory: str, parent: str) -> SyncJob:
         """Move what is dirty of a log that ends at ``end_offset`` into a job. Raises OSError."""

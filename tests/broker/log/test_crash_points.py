@@ -9,14 +9,14 @@ judged; ``support.crash_judgement`` says what must hold. The last tests interrup
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from oncelog_protocol.types import TopicPartition
-from oncelog_testing.memory.crashes import KILL, SECTOR_BYTES, Crash
-from support.crash_judgement import judge
-from support.crash_points import STYLES, World, interrupted_starts, run_inline
+from oncelog_testing.memory.crashes import KILL, SECTOR_BYTES
+from support.crash_judgement import judge, judge_interrupted_starts
+from support.crash_points import STYLES, Scenario, World, play, run_inline
 from support.logs import topic_config
 from support.transactional_logs import TxnProducer
 
@@ -32,8 +32,6 @@ COMPACTED = topic_config(
 )
 VALUE_OF_A_SECTOR = 442
 """Bytes of a value whose batch fills a sector."""
-
-Scenario = Callable[[World], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True)
@@ -361,17 +359,6 @@ SCENARIOS: dict[Scenario, int] = {
 """Each with the fewest crash points that it must have: it may not come to enumerate nothing."""
 
 
-def play(scenario: Scenario, styles: tuple[Crash, ...] = STYLES) -> World:
-    async def go() -> World:
-        world = World(styles)
-        await scenario(world)
-        world.files.before_change = None
-        await world.logs.stop(clean=False)
-        return world
-
-    return run_inline(go())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_crash_point(scenario: Scenario) -> None:
@@ -381,15 +368,8 @@ def test_every_crash_point(scenario: Scenario) -> None:
     run_inline(judge(world, world.images))
 
 
-def judge_interrupted_starts(scenario: Scenario, one_in: int) -> None:
-    world = play(scenario, (KILL, STYLES[6]))
-
-    async def go() -> int:
-        inner = await interrupted_starts(world, (KILL, STYLES[1]), one_in)
-        await judge(world, inner)
-        return len(inner)
-
-    count = run_inline(go())
+def check_interrupted_starts(scenario: Scenario, one_in: int) -> None:
+    count = judge_interrupted_starts(play(scenario, (KILL, STYLES[6])), one_in)
     print(f"start after {scenario.__name__}: {count} distinct images")
     assert count >= 5
 
@@ -397,11 +377,11 @@ def judge_interrupted_starts(scenario: Scenario, one_in: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_crash_point_of_a_start_after_some_crash(scenario: Scenario) -> None:
-    judge_interrupted_starts(scenario, 10)
+    check_interrupted_starts(scenario, 10)
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_crash_point_of_the_start_after_every_crash(scenario: Scenario) -> None:
-    judge_interrupted_starts(scenario, 1)
+    check_interrupted_starts(scenario, 1)

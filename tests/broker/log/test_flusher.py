@@ -77,6 +77,20 @@ async def test_an_append_when_idle_is_synced_at_once_and_without_a_timer() -> No
     assert flusher.rounds == 1
 
 
+async def test_who_wants_to_know_is_told_how_long_each_round_took() -> None:
+    files, flusher, _ = make()
+    told: list[float] = []
+    flusher.tell_rounds(told.append)
+    flusher.start(asyncio.get_running_loop())
+    log = OneFile(files, flusher, "a")
+    for count in (1, 2):
+        log.append()
+        await flusher.idle()
+        assert len(told) == count
+    assert min(told) >= 0
+    assert flusher.rounds == 2
+
+
 async def test_appends_of_one_iteration_share_a_round() -> None:
     files, flusher, _ = make()
     flusher.start(asyncio.get_running_loop())

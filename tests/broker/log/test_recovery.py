@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,12 @@ from hypothesis import strategies as st
 from oncelog_broker.log.checkpoint import LEADER_EPOCH, PARTITION_META, encode_epochs
 from oncelog_broker.log.compaction import hole
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.recovery import TRUNCATION_MARK, LoadedLog, load_log
+from oncelog_broker.log.recovery import (
+    TRUNCATION_MARK,
+    LoadedLog,
+    load_log,
+    write_truncation,
+)
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_testing.memory.crashes import Crash
 from oncelog_testing.memory.files import CrashView, MemoryFiles
@@ -511,6 +518,18 @@ def test_left_overs_are_tidied_away() -> None:
             PARTITION_META,
         ]
     )
+
+
+def test_a_log_that_was_being_made_where_another_was_deleted_is_no_alarm(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Checkpoints know the deleted one, and the mark says that they do not mean this one."""
+    files = MemoryFiles()
+    files.make_dirs(DIRECTORY)
+    write_truncation(files, DIRECTORY, 0, 0)
+    files.open(f"{DIRECTORY}/partition.json", create=True).append([b'{"ver'])
+    assert load(files, 9) is None
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
 def test_a_directory_without_log_and_topic_id_is_no_log() -> None:

@@ -292,7 +292,7 @@ async def test_compaction_in_between_is_no_damage() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     await asyncio.gather(passed, cleaner.clean(work))
-    assert log.swaps > 0
+    assert log.swap.count > 0
     await scrub.scrub()
     assert found == []
     assert scrub.passes == 2

@@ -44,6 +44,13 @@ def test_since_skips_segments_that_are_older_as_a_whole(stamp_ms: int, first: in
     assert next(segments.since(stamp_ms)).base_offset == first
 
 
+@pytest.mark.parametrize(("offset", "passed"), [(0, 0), (10, 1), (20, 2), (30, 3), (99, 3)])
+def test_how_many_bytes_are_left(offset: int, passed: int) -> None:
+    segments = make_list([1, 2, 3])
+    left = sum(segment.size_bytes for segment in list(segments)[passed:])
+    assert segments.bytes_from(offset) == left
+
+
 def test_since_sees_changes() -> None:
     segments = make_list([5, 3])
     list(segments.since(4))

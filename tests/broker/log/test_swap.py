@@ -210,7 +210,7 @@ def test_a_segment_that_does_not_fit_is_refused() -> None:
     other = Segment.cleaned(log.log_dir.pool, log.directory, run[0].base_offset, 300)
     with pytest.raises(InvariantError):
         log.swap_in(run, other)
-    assert log.swaps == 0
+    assert log.swap.count == 0
     assert len(headers_in(log)) == 100
 
 
