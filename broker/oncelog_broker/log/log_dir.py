@@ -61,6 +61,10 @@ _CLOSED_PER_TURN = 16
 """One turn of a stop closes so many logs: each writes some small files."""
 
 
+Waiting = Iterable[Callable[[], None]]
+"""These are to be called when something is durable."""
+
+
 class FoundCheckpoints(NamedTuple):
     """The checkpoints of one directory say this at a start."""
 
@@ -537,6 +541,30 @@ class LogDir:
         self.starts.forget(log)
         self.flusher.forget(log)
         self._news.pop(log, None)
+
+    def give_up(self, log: HostedLog) -> Waiting:
+        """Forget a log that goes to another directory; return who waits for its start."""
+        waiting = self.starts.give_up(log)
+        self.detach(log)
+        self.checkpoint_due()
+        return waiting
+
+    def take_over(self, log: HostedLog, log_start_offset: int, waiting: Waiting) -> None:
+        """Take a log that came from another directory. The disk here says where it begins, and
+        nothing else but the mark of its move."""
+        self.logs[log.topic_partition] = log
+        self.starts.take_over(log, log_start_offset, waiting)
+        self.checkpoint_due()
+
+    @property
+    def writes_checkpoints(self) -> bool:
+        """Return whether a checkpoint is under way, with what the logs were when it began."""
+        return self._checkpoint_lock.locked()
+
+    def room_bytes(self) -> int:
+        """Return how many bytes may yet be written, with the headroom kept. Raises OSError."""
+        space = self.files.disk_space(self.path)
+        return space.free_bytes - min(self._headroom_bytes, space.total_bytes // 20)
 
     async def quiesce(self) -> None:
         """Return when no round and no checkpoint that began before is under way."""
