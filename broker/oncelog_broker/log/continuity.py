@@ -86,7 +86,7 @@ class Continuity:
         self._own = _judge_each(self._dirs, self._kept, self._boot_id)
         # One that does not answer is still expected; one that is gone was said to be lost.
         self._directories = tuple(sorted(here if self._kept.loss is Loss.ALL else named | here))
-        records = [d.record for d in self._dirs if d.online and d.record is not None]
+        records = _records([d for d in self._dirs if d.online])
         for name in self._directories:
             if name not in here and records:
                 newest = max(records, key=_until)
@@ -244,7 +244,7 @@ def _judge(dirs: Sequence[LogDir], missing: int, boot_id: str) -> KeptData:
         return KeptData(None, None, Loss.TAIL)
     until = min((u for d in known if (u := _known_until(d, records)) is not None), default=None)
     loss = max((r.loss for r in records), key=list(Loss).index)
-    if any(_lost_tail(d, records, boot_id) for d in known):
+    if any(_lost_tail(d, _records(known), boot_id) for d in known):
         loss = max(loss, Loss.TAIL, key=list(Loss).index)
     since = [r.since for r in records if r.since is not None]
     if loss is not Loss.NONE or len(since) < len(records):
@@ -254,7 +254,7 @@ def _judge(dirs: Sequence[LogDir], missing: int, boot_id: str) -> KeptData:
 
 def _judge_each(dirs: Sequence[LogDir], whole: KeptData, boot_id: str) -> dict[str, KeptData]:
     """Return what each directory has kept, whatever became of the others."""
-    records = [d.record for d in dirs if d.online and not d.is_new and d.record is not None]
+    records = _records([d for d in dirs if d.online and not d.is_new])
     judged: dict[str, KeptData] = {}
     for log_dir in (d for d in dirs if d.online):
         record = log_dir.record
@@ -297,9 +297,34 @@ def _known_until(log_dir: LogDir, records: Sequence[ContinuityRecord]) -> int | 
 def failed_before(dirs: Sequence[LogDir]) -> frozenset[str]:
     """Return the ids of the directories that failed in the last life in which they were used, or
     could not be used in the last life."""
-    records = [d.record for d in dirs if d.online and d.record is not None]
+    records = _records([d for d in dirs if d.online])
     own = [d.directory_id for d in dirs if d.record and d.directory_id in d.record.failed]
     return frozenset((*own, *_failed_before(records), *_unused_before(records)))
+
+
+def _records(dirs: Sequence[LogDir]) -> list[ContinuityRecord]:
+    """Return the records of directories, but of those that were left behind in mid-registration:
+    they name no epoch, as a record of a newest life does, and others went on to one without
+    them."""
+    return [
+        record
+        for log_dir in dirs
+        if (record := log_dir.record) is not None
+        and (record.until is not None or not any(_left_behind(log_dir, each) for each in dirs))
+    ]
+
+
+def _left_behind(log_dir: LogDir, by: LogDir) -> bool:
+    """Return whether one directory was written after the other one had become unusable, of those
+    that each have a record, and not the reverse."""
+    return _names_unused(by, log_dir) and not _names_unused(log_dir, by)
+
+
+def _names_unused(log_dir: LogDir, other: LogDir) -> bool:
+    record, name = log_dir.record, other.directory_id
+    if record is None or other.record is None or name not in record.unused:
+        return False
+    return record.unused[name] == other.record.until
 
 
 def _failed_before(records: Sequence[ContinuityRecord]) -> dict[str, bool]:

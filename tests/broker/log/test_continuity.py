@@ -401,6 +401,26 @@ async def test_a_directory_that_failed_before_the_broker_registered_again(failed
     await machine.stop()
 
 
+@pytest.mark.parametrize("flush", ["interval", "commit"])
+async def test_a_directory_that_failed_between_claim_and_epoch(flush: str) -> None:
+    """Seed 636322644: the last file of the directory named no epoch, which passed for the newest
+    life, and the note of its failure in the other directory for an older one."""
+    machine = Machine("/a", "/b")
+    await machine.start()
+    machine.append(flush)
+    continuity, logs = _continuity(machine)
+    continuity.claim()
+    failed = next(d for d in logs.dirs if d.logs)
+    failed.fail("sync", OSError("broken"))
+    assert failed.lossy == (flush == "interval")
+    continuity.registered(20)
+    machine.epoch = 20
+    await machine.crash("all")
+    claim = await machine.start()
+    assert claim.loss is (TAIL if failed.lossy else Loss.NONE)
+    await machine.stop()
+
+
 def _continuity(machine: Machine) -> tuple[Continuity, LogManager]:
     assert machine.logs is not None
     return machine.logs.continuity, machine.logs

@@ -1,0 +1,119 @@
+"""A start finds the logs in its directories, and decides which copy of a moved one counts.
+
+Rules:
+
+- a copy with ``moved.json`` does not count beside another one: the log went on there;
+- alone it counts, and loses the mark, if the directory that it names is here and has no copy: the
+  move did not come so far. If that directory is not here, the log is *away*: the copy may lack what
+  came since, so it neither counts nor goes [D16];
+- a copy with ``swap.json`` beside one that has no mark never was the log: the mark was taken away
+  before the log went on where it was;
+- a copy in the making (``-future``) never counts, and goes;
+- any other log in two directories stops the start: neither copy is known to be the good one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from oncelog_broker.log.checkpoint import PARTITION_META, CheckpointError, decode_document
+from oncelog_broker.log.dir_making import LogDirError
+from oncelog_broker.log.move_marks import is_future, is_swapped, read_moved
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.files import Files
+
+DELETE_SUFFIX = "-delete"
+_PARTITION_DIR = re.compile(r"(.+)-(\d{1,9})")
+
+
+@dataclass(slots=True)
+class FoundLogs:
+    """The names in one directory say this."""
+
+    path: str
+    directory_id: str
+    names: dict[TopicPartition, str] = field(default_factory=dict)
+    """Logs are in directories of these names."""
+    doomed: list[str] = field(default_factory=list)
+    """These names are of no log, and go."""
+    moved: dict[TopicPartition, str] = field(default_factory=dict)
+    """These logs go, or went, to the directories with these ids."""
+    swapped: set[TopicPartition] = field(default_factory=set)
+    """These came here by a move."""
+    stays: list[TopicPartition] = field(default_factory=list)
+    """These lose their mark: the move did not come so far."""
+    stale: dict[TopicPartition, str] = field(default_factory=dict)
+    """Another copy counts instead of those in directories of these names."""
+
+
+def look(files: Files, path: str, directory_id: str) -> FoundLogs:
+    """Return what is in a directory. Runs in a thread. Raises OSError."""
+    found = FoundLogs(path, directory_id)
+    for name in files.list_dir(path):
+        directory = f"{path}/{name}"
+        if not files.is_dir(directory):
+            continue
+        if name.endswith(DELETE_SUFFIX) or is_future(name):
+            found.doomed.append(name)
+        elif match := _PARTITION_DIR.fullmatch(name):
+            topic_partition = TopicPartition(match[1], int(match[2]))
+            found.names[topic_partition] = name
+            moved_to = read_moved(files, directory)
+            if moved_to is not None:
+                found.moved[topic_partition] = moved_to
+            if is_swapped(files, directory):
+                found.swapped.add(topic_partition)
+    return found
+
+
+def sort_out(found: Sequence[FoundLogs]) -> dict[TopicPartition, str]:
+    """Note in ``found`` which copies count; return the logs that are away, with the paths of the
+    copies that lie here.
+
+    Raises LogDirError for a log in two directories of which neither is known to be the good one.
+    """
+    places: dict[TopicPartition, list[FoundLogs]] = {}
+    for logs in found:
+        for topic_partition in logs.names:
+            places.setdefault(topic_partition, []).append(logs)
+    here = {logs.directory_id for logs in found}
+    away: dict[TopicPartition, str] = {}
+    for topic_partition, copies in places.items():
+        if len(copies) == 1 and topic_partition not in copies[0].moved:
+            continue
+        counts = _the_one(topic_partition, copies)
+        for logs in copies:
+            if logs is not counts:
+                logs.stale[topic_partition] = logs.names.pop(topic_partition)
+        goes_to = counts.moved.get(topic_partition)
+        if goes_to in here:
+            counts.stays.append(topic_partition)
+        elif goes_to is not None:
+            away[topic_partition] = f"{counts.path}/{counts.names.pop(topic_partition)}"
+    return away
+
+
+def _the_one(topic_partition: TopicPartition, copies: list[FoundLogs]) -> FoundLogs:
+    """Return where the newest copy is."""
+    newest = [logs for logs in copies if topic_partition not in logs.moved]
+    if len(newest) > 1:
+        newest = [logs for logs in newest if topic_partition not in logs.swapped]
+    elif not newest:
+        # It was moved more than once: the newest is the one that goes where no other copy is.
+        ids = {logs.directory_id for logs in copies}
+        newest = [logs for logs in copies if logs.moved[topic_partition] not in ids]
+    if len(newest) != 1:
+        paths = " and in ".join(logs.path for logs in copies)
+        raise LogDirError(f"{topic_partition} is in {paths}; move one of the two away")
+    return newest[0]
+
+
+def topic_id_in(files: Files, directory: str) -> str:
+    """Return the topic id of the copy in ``directory``; "" when it cannot be read."""
+    try:
+        data = files.read_bytes(f"{directory}/{PARTITION_META}")
+        return str(decode_document(PARTITION_META, data)["topic_id"])
+    except (OSError, CheckpointError, KeyError):
+        return ""

@@ -1,0 +1,94 @@
+"""A start finds copies of a log in several directories, and knows which one counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.log.checkpoint import PARTITION_META, encode_document
+from oncelog_broker.log.dir_making import LogDirError
+from oncelog_broker.log.found_copies import FoundLogs, look, sort_out, topic_id_in
+from oncelog_broker.log.move_marks import SwapMark, future_name, write_moved, write_swap
+from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.files import MemoryFiles
+
+TP = TopicPartition("t", 0)
+
+
+def copy(path: str, moved_to: str | None = None, *, swapped: bool = False) -> FoundLogs:
+    """Return a directory whose id is its path, with one copy."""
+    found = FoundLogs(path, path, {TP: "t-0"})
+    if moved_to is not None:
+        found.moved[TP] = moved_to
+    if swapped:
+        found.swapped.add(TP)
+    return found
+
+
+def counting(*found: FoundLogs) -> list[str]:
+    assert not sort_out(found)
+    return [each.path for each in found if TP in each.names]
+
+
+def test_a_look_tells_logs_from_what_goes() -> None:
+    files = MemoryFiles("/d")
+    future = future_name(TP, "0" * 32)
+    for name in ("t-0", "t-1", "u-future-0", future, "t-2.ff-delete", "lost+found"):
+        files.make_dirs(f"/d/{name}")
+    files.open("/d/t-3", create=True)
+    write_moved(files, "/d/t-0", "other")
+    write_swap(files, "/d/t-1", SwapMark("id", 1, 0, 0, []))
+    found = look(files, "/d", "own")
+    assert sorted(found.names.values()) == ["t-0", "t-1", "u-future-0"]
+    assert sorted(found.doomed) == sorted([future, "t-2.ff-delete"])
+    assert found.moved == {TP: "other"}
+    assert found.swapped == {TopicPartition("t", 1)}
+
+
+def test_the_log_went_on_where_no_mark_is() -> None:
+    old, new = copy("/a", "/b"), copy("/b", swapped=True)
+    assert counting(old, new) == ["/b"]
+    assert old.stale == {TP: "t-0"}
+    # It has moved on since, and the first directory has failed meanwhile and is back.
+    assert counting(copy("/a", "/b"), FoundLogs("/b", "/b"), copy("/c")) == ["/c"]
+
+
+def test_a_move_that_did_not_come_so_far_leaves_the_log_where_it_is() -> None:
+    alone = copy("/a", "/b")
+    assert counting(alone, FoundLogs("/b", "/b")) == ["/a"]
+    assert alone.stays == [TP]
+
+
+@pytest.mark.parametrize("others", [[], [FoundLogs("/c", "/c")]])
+def test_a_log_whose_new_directory_is_not_here_is_away(others: list[FoundLogs]) -> None:
+    old = copy("/a", "/b")
+    assert sort_out([old, *others]) == {TP: "/a/t-0"}
+    assert not old.names
+    assert not old.stale
+
+
+def test_a_copy_that_never_was_the_log_goes() -> None:
+    here, copied = copy("/a"), copy("/b", swapped=True)
+    assert counting(here, copied) == ["/a"]
+    assert copied.stale == {TP: "t-0"}
+
+
+def test_of_copies_that_all_went_on_the_last_counts() -> None:
+    first, last = copy("/a", "/b"), copy("/b", "/c", swapped=True)
+    assert counting(first, last, FoundLogs("/c", "/c")) == ["/b"]
+    assert last.stays == [TP]
+    first, last = copy("/a", "/b"), copy("/b", "/c")
+    assert sort_out([first, last]) == {TP: "/b/t-0"}
+
+
+def test_two_copies_of_which_nothing_is_known_stop_the_start() -> None:
+    with pytest.raises(LogDirError, match="t-0 is in /a and in /b"):
+        sort_out([copy("/a"), copy("/b")])
+
+
+def test_the_topic_of_a_copy_is_known_if_its_file_can_be_read() -> None:
+    files = MemoryFiles("/d")
+    files.make_dirs("/d/t-0")
+    assert topic_id_in(files, "/d/t-0") == ""
+    file = files.open(f"/d/t-0/{PARTITION_META}", create=True)
+    file.append([encode_document({"topic_id": "id"})])
+    assert topic_id_in(files, "/d/t-0") == "id"
