@@ -12,6 +12,7 @@ from typing import Any, cast
 from oncelog_broker.log.open_transactions import AbortedRow
 from oncelog_broker.log.producer_state import (
     BATCHES_MAX,
+    ProducerEntry,
     ProducerState,
     RememberedBatch,
     next_sequence,
@@ -19,7 +20,7 @@ from oncelog_broker.log.producer_state import (
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from oncelog_protocol.records.control import Marker
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import NO_TXN_NUMBER, TopicPartition
 from oncelog_runtime.checked_clock import CheckedClock
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.files import File, Files
@@ -63,6 +64,22 @@ class VouchesSinceAnyLoss(LogSafeguards):
     def vouched_since(self, since: int, made_epoch: int) -> int:
         """Return the directory's, whenever the partition was made there."""
         return since
+
+
+class CopiesUnsynced(LogSafeguards):
+    """The copy of a log takes the log's place before it is synced."""
+
+    def syncs_before_swap(self) -> bool:
+        """Return that it does not."""
+        return False
+
+
+class LeavesUnmarked(LogSafeguards):
+    """A log that goes to another directory says nothing where it was."""
+
+    def marks_moved(self) -> bool:
+        """Return that it does not."""
+        return False
 
 
 class BelievingClock(CheckedClock):
@@ -171,16 +188,31 @@ class NothingVerified(ProducerState):
 class EqualEpochsEnd(ProducerState):
     """A marker of the epoch of the data ends a transaction."""
 
-    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> bool:
+    def check_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        number: int = NO_TXN_NUMBER,
+    ) -> bool:
         """Take the marker of an earlier one too."""
         entry = self.producers.get(producer_id)
         if (
             entry is not None
+            and number < 0
             and producer_epoch == entry.epoch
             and coordinator_epoch >= entry.coordinator_epoch
         ):
             return True
-        return super().check_marker(producer_id, producer_epoch, coordinator_epoch)
+        return super().check_marker(producer_id, producer_epoch, coordinator_epoch, number)
+
+
+class NumbersIgnored(ProducerState):
+    """A marker with a number ends whatever is open under its epoch."""
+
+    def _is_newer(self, entry: ProducerEntry, number: int) -> bool:
+        """Take the marker of an earlier one too."""
+        return True
 
 
 class Remembering(LogSafeguards):
@@ -259,6 +291,8 @@ UNSAFE: dict[str, LogSafeguards] = {
     "rewrite_unsynced": UnsyncedStays(),
     "distrust_failed_directories": OnlyStopsLose(),
     "vouch_since_made": VouchesSinceAnyLoss(),
+    "sync_before_swap": CopiesUnsynced(),
+    "mark_moved": LeavesUnmarked(),
     "check_clock": WallClockBelieved(),
     "remember_producers": Remembering(NobodyRemembered),
     "remember_five_batches": Remembering(FourRemembered),
@@ -267,6 +301,7 @@ UNSAFE: dict[str, LogSafeguards] = {
     "abort_index_before_lso": Remembering(RangesLate),
     "verify_transactions": Remembering(NothingVerified),
     "markers_need_newer_epoch": Remembering(EqualEpochsEnd),
+    "markers_need_newer_number": Remembering(NumbersIgnored),
 }
 """Rules by the switch that turns them off."""
 
