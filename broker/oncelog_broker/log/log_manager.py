@@ -3,26 +3,38 @@
 Owns which partition lives where, starting and stopping, and the loops that serve all logs: one
 checkpointer a directory, one for retention, one for compaction. Rules:
 
-- a new partition goes to the online directory with the fewest;
+- a new partition goes to the online directory with the most room for each log in it, or to where
+  somebody wants it;
 - a deleted one is renamed first, so that its name is free and a crash finishes the deletion;
 - a directory that fails takes only its own logs along; a directory that is someone else's stops the
   start;
-- a partition found in two directories stops the start: neither copy is known to be the good one.
+- a log may move to another directory (``dir_moves``); of copies that a crash has left the start
+  takes the one that counts (``found_copies``), and then the others go. One that is away, in a
+  directory that is not here, is not made anew.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from oncelog_broker.log import checkpoint
 from oncelog_broker.log.cleaner import Cleaner, CleanerConfig
 from oncelog_broker.log.continuity import Continuity, failed_before
+from oncelog_broker.log.dir_move import put_aside
+from oncelog_broker.log.dir_moves import DirMoves
+from oncelog_broker.log.found_copies import (
+    DELETE_SUFFIX,
+    FoundLogs,
+    look,
+    sort_out,
+    topic_id_in,
+)
 from oncelog_broker.log.load_progress import LoadProgress
 from oncelog_broker.log.log_dir import LogDir, LogDirError
+from oncelog_broker.log.move_marks import SwapMark, read_swap, remove_moved, remove_swap
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import LoadedLog, load_log
 from oncelog_broker.log.safeguards import SAFE, LogSafeguards
@@ -39,8 +51,6 @@ from oncelog_runtime.tasks import Tasks
 
 logger = get_logger(__name__)
 
-_PARTITION_DIR = re.compile(r"(.+)-(\d{1,9})")
-_DELETE_SUFFIX = "-delete"
 _NAME_CHARS_MAX = 255
 _LOGS_PER_CALL = 32
 """One trip to the executor loads so many logs."""
@@ -139,6 +149,17 @@ class LogManager:
         """It compacts what is to be compacted, from ``start`` on."""
         self.continuity = Continuity(files, self.dirs, safeguards)
         """It knows what may be claimed of the data, from ``start`` on."""
+        self.moves = DirMoves(
+            self,
+            self.dirs,
+            entropy=entropy.fork("moves between directories"),
+            tasks=self._tasks,
+            doomed_name=self._doomed_name,
+            safeguards=safeguards,
+        )
+        """They take logs from one directory to another."""
+        self._away: dict[TopicPartition, str] = {}
+        """These logs are in directories that are not here; older copies of them lie there."""
 
     def _make_dirs(self) -> list[LogDir]:
         config = self._config
@@ -188,9 +209,12 @@ class LogManager:
                 failures = "; ".join(f"{each.path}: {each.failure}" for each in self.dirs)
                 raise LogDirError(f"no log directory works: {failures}")
             self._failed_before = failed_before(self.dirs)
-            online = [log_dir for log_dir in self.dirs if log_dir.online]
+            found = await self._look()
             told = dict(zip(self.dirs, self.progress, strict=True))
-            await asyncio.gather(*[self._load(log_dir, told[log_dir]) for log_dir in online])
+            await asyncio.gather(
+                *[self._load(log_dir, logs, told[log_dir]) for log_dir, logs in found.items()]
+            )
+            await self._drop_stale(found)
         except BaseException:
             for log_dir in self.dirs:
                 log_dir.release()
@@ -205,6 +229,9 @@ class LogManager:
             scrubber = self._scrubber(log_dir)
             self._scrubbers.append(scrubber)
             self._tasks.spawn(f"scrub of {log_dir.path}", scrubber.run())
+        for log_dir, logs in found.items():
+            if logs.swapped:
+                self._tasks.spawn(f"moves to {log_dir.path}", self._settle(log_dir, logs))
         self._tasks.spawn("retention", self._run_retention())
         self._tasks.spawn("cleaner", self.cleaner.run())
 
@@ -267,17 +294,72 @@ class LogManager:
 
     # ---- loading
 
-    async def _load(self, log_dir: LogDir, progress: LoadProgress) -> None:
+    async def _look(self) -> dict[LogDir, FoundLogs]:
+        """Return which logs are where, and count. Raises LogDirError."""
+        online = [log_dir for log_dir in self.dirs if log_dir.online]
+        found: dict[LogDir, FoundLogs] = {}
+        for log_dir in online:
+            try:
+                found[log_dir] = await log_dir.jobs.run(
+                    look, self._files, log_dir.path, log_dir.directory_id
+                )
+            except OSError as error:
+                log_dir.fail("load", error)
+        self._away = sort_out(list(found.values()))
+        for topic_partition, path in self._away.items():
+            logger.error("log_away", partition=topic_partition, path=path)
+        return found
+
+    async def _drop_stale(self, found: Mapping[LogDir, FoundLogs]) -> None:
+        """Remove the copies that another one has replaced, now that this one is loaded."""
+        for log_dir, logs in found.items():
+            for topic_partition, name in logs.stale.items():
+                path, log = f"{log_dir.path}/{name}", self._logs.get(topic_partition)
+                if log is None or not log.log_dir.online:
+                    self._away[topic_partition] = path
+                    continue
+                doomed = f"{log_dir.path}/{self._doomed_name(topic_partition)}"
+                try:
+                    await log_dir.jobs.run(put_aside, self._files, path, doomed)
+                    await log_dir.jobs.run(self._files.remove_tree_now, doomed)
+                except OSError as error:
+                    log_dir.fail("load", error)
+
+    async def _settle(self, log_dir: LogDir, found: FoundLogs) -> None:
+        """Remove the marks of logs that came by a move, once the checkpoints know these logs."""
+        while log_dir.online:
+            if await log_dir.write_checkpoints():
+                break
+            await asyncio.sleep(self._config.checkpoint_interval_ms / 1000)
+        for topic_partition in sorted(found.swapped):
+            log = self._logs.get(topic_partition)
+            if log is not None and log.log_dir is log_dir and log_dir.online:
+                try:
+                    await log_dir.jobs.run(remove_swap, self._files, log.directory)
+                except FileNotFoundError:
+                    pass  # it has been deleted
+                except OSError as error:
+                    log_dir.fail(f"move {topic_partition}", error)
+
+    async def _load(self, log_dir: LogDir, found: FoundLogs, progress: LoadProgress) -> None:
         jobs, safeguards = log_dir.jobs, self._safeguards
+        names = found.names
         try:
-            names, doomed = self._partition_names(log_dir)
             progress.found(len(names))
-            for name in doomed:
+            for name in found.doomed:
                 await jobs.run(self._files.remove_tree_now, f"{log_dir.path}/{name}")
+            for tp in found.stays:
+                await jobs.run(remove_moved, self._files, f"{log_dir.path}/{names[tp]}")
             points, starts, marks, rows = log_dir.read_checkpoints()
+            moved = await jobs.run(self._read_swaps, found, points or {})
+            for tp, mark in moved.items():
+                starts[tp], marks[tp] = mark.log_start_offset, mark.high_watermark
+                rows[tp] = mark.clean_rows
             clean = log_dir.was_clean and points is not None
             # Without recovery points: what was committed was synced before.
-            synced = safeguards.synced_offsets(marks if points is None else points)
+            known = dict(marks if points is None else points)
+            known.update({tp: mark.end_offset for tp, mark in moved.items()})
+            synced = safeguards.synced_offsets(known)
             same_run = log_dir.same_run and log_dir.directory_id not in self._failed_before
             may_be_cached = not (log_dir.was_clean or log_dir.other_run)
             plan = _CheckpointPlan(
@@ -287,12 +369,13 @@ class LogManager:
                 safeguards.rewrites_unsynced(may_be_cached),
                 synced,
                 starts,
+                moved,
             )
             partitions = sorted(names)
             for first in range(0, len(partitions), _LOGS_PER_CALL):
                 group = partitions[first : first + _LOGS_PER_CALL]
-                found = [(tp, names[tp]) for tp in group]
-                loaded = await jobs.run(self._load_group, log_dir, plan, found, progress)
+                named = [(tp, names[tp]) for tp in group]
+                loaded = await jobs.run(self._load_group, log_dir, plan, named, progress)
                 for tp, log in zip(group, loaded, strict=True):
                     if log is None:
                         await jobs.run(self._files.remove_tree_now, f"{log_dir.path}/{names[tp]}")
@@ -313,17 +396,19 @@ class LogManager:
         except OSError as error:
             log_dir.fail("load", error)
 
-    def _partition_names(self, log_dir: LogDir) -> tuple[dict[TopicPartition, str], list[str]]:
-        names: dict[TopicPartition, str] = {}
-        doomed: list[str] = []
-        for name in self._files.list_dir(log_dir.path):
-            if not self._files.is_dir(f"{log_dir.path}/{name}"):
-                continue
-            if name.endswith(_DELETE_SUFFIX):
-                doomed.append(name)
-            elif match := _PARTITION_DIR.fullmatch(name):
-                names[TopicPartition(match[1], int(match[2]))] = name
-        return names, doomed
+    def _read_swaps(
+        self, found: FoundLogs, checkpointed: Container[TopicPartition]
+    ) -> dict[TopicPartition, SwapMark]:
+        """Return what logs that came by a move say of themselves, unless checkpoints know more:
+        then they say no more. This runs in a thread."""
+        moved: dict[TopicPartition, SwapMark] = {}
+        for tp in sorted(found.swapped & found.names.keys()):
+            directory = f"{found.path}/{found.names[tp]}"
+            if tp in checkpointed:
+                remove_swap(self._files, directory)
+            elif mark := read_swap(self._files, directory):
+                moved[tp] = mark
+        return moved
 
     def _load_group(
         self,
@@ -341,7 +426,7 @@ class LogManager:
                 interval_bytes=self.default_config.index_interval_bytes,
                 recovery_point=plan.points.get(tp, 0),
                 log_start_offset=plan.starts.get(tp, 0),
-                clean=plan.clean and tp in plan.points,
+                clean=plan.clean and tp in plan.points and tp not in plan.moved,
                 now_ms=plan.now_ms,
                 same_run=plan.same_run,
                 rewrite=plan.rewrite,
@@ -355,11 +440,6 @@ class LogManager:
     def _adopt(
         self, log_dir: LogDir, tp: TopicPartition, loaded: LoadedLog, config: TopicConfig
     ) -> PartitionLog:
-        other = self._logs.get(tp)
-        if other is not None:
-            raise LogDirError(
-                f"{tp} is in {other.log_dir.path} and in {log_dir.path}; move one of the two away"
-            )
         log = PartitionLog(log_dir, tp, config, loaded)
         self._logs[tp] = log_dir.logs[tp] = log
         self._of_topic.setdefault(tp.topic, {})[tp] = log
@@ -418,10 +498,8 @@ class LogManager:
                 log.belongs_to(topic_id, self.continuity.broker_epoch)
                 self._write_meta(log)
             return log
-        online = [log_dir for log_dir in self.dirs if log_dir.online]
-        if not online:
-            raise StorageError("no log directory is online")
-        log_dir = min(online, key=lambda each: len(each.logs))
+        self._demand_here(topic_partition, topic_id)
+        log_dir = self.moves.wanted(topic_partition) or self._roomiest()
         directory = f"{log_dir.path}/{topic_partition}"
         try:
             if self._files.exists(directory):
@@ -447,6 +525,33 @@ class LogManager:
         self._write_meta(log)
         log_dir.checkpoint_due()
         return log
+
+    def _demand_here(self, topic_partition: TopicPartition, topic_id: str) -> None:
+        """Raise StorageError if a newer copy of a log may be in a directory that is not here."""
+        path = self._away.get(topic_partition)
+        if path is None:
+            return
+        if topic_id_in(self._files, path) == topic_id:
+            raise StorageError(f"{topic_partition} was moved from {path} to one that is not here")
+        doomed = self._doomed_name(topic_partition)
+        self._files.rename(path, f"{path.rpartition('/')[0]}/{doomed}")
+        del self._away[topic_partition]
+
+    def _roomiest(self) -> LogDir:
+        """Return the directory with the most room for each log in it, and of like ones that with
+        the fewest. Raises StorageError."""
+        online = [log_dir for log_dir in self.dirs if log_dir.online]
+        if not online:
+            raise StorageError("no log directory is online")
+        return min(online, key=self._tightness)
+
+    def _tightness(self, log_dir: LogDir) -> tuple[float, int]:
+        count = len(log_dir.logs)
+        try:
+            room_bytes = log_dir.room_bytes() - self.moves.reserved_bytes(log_dir)
+        except OSError:
+            room_bytes = 0
+        return -max(0, room_bytes) / (count + 1), count
 
     def _write_meta(self, log: PartitionLog) -> None:
         tp = log.topic_partition
@@ -477,7 +582,8 @@ class LogManager:
         log = self._detach(topic_partition)
         if log is None:
             return
-        target = self._doomed_name(log)
+        await self.moves.end(topic_partition)
+        target = f"{log.log_dir.path}/{self._doomed_name(topic_partition)}"
         await self._let_go(log)
         try:
             self._files.rename(log.directory, target)
@@ -501,17 +607,25 @@ class LogManager:
         log.release()
         log.close(keep=False)
 
-    def _doomed_name(self, log: PartitionLog) -> str:
+    def _doomed_name(self, topic_partition: TopicPartition) -> str:
         """Return a name that the next start removes."""
-        suffix = f".{self._entropy.uuid().replace('-', '')}{_DELETE_SUFFIX}"
-        name = str(log.topic_partition)[: _NAME_CHARS_MAX - len(suffix)]
-        return f"{log.log_dir.path}/{name}{suffix}"
+        suffix = f".{self._entropy.uuid().replace('-', '')}{DELETE_SUFFIX}"
+        return str(topic_partition)[: _NAME_CHARS_MAX - len(suffix)] + suffix
 
     # ---- high watermarks and retention
 
     def high_watermark_checkpoint(self) -> dict[TopicPartition, int]:
         """Return the high watermarks as loaded at start."""
         return dict(self._high_watermarks)
+
+    def high_watermark_of(self, topic_partition: TopicPartition) -> int:
+        """Return the high watermark of a partition; 0 when it is not known."""
+        return self._current_high_watermarks().get(topic_partition, 0)
+
+    @property
+    def broker_epoch(self) -> int:
+        """Return the epoch of the broker's newest registration."""
+        return self.continuity.broker_epoch
 
     def set_high_watermark_source(self, source: Callable[[], dict[TopicPartition, int]]) -> None:
         """Take high watermarks from ``source`` from now on, for checkpoints and retention."""
@@ -572,3 +686,5 @@ class _CheckpointPlan:
     """It tells whether what was found unsynced may be in the page cache alone."""
     points: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]
+    moved: Mapping[TopicPartition, SwapMark]
+    """These logs came by a move, and no checkpoint knows of them."""
