@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -229,6 +229,22 @@ class StalledLeadersStay(Safeguards):
         return False
 
 
+class AllReplicasCount(Safeguards):
+    """A replica that a move adds counts for ``min.insync.replicas`` at once."""
+
+    def originals(self, origin: Sequence[int], replicas: Sequence[int]) -> tuple[int, ...]:
+        """Return all of them."""
+        return tuple(replicas)
+
+
+class NobodySpared(Safeguards):
+    """A member of the ISR that is behind is held back like anybody."""
+
+    def is_spared(self, counted: bool) -> bool:
+        """Hold it back."""
+        return False
+
+
 UNSAFE: dict[str, Callable[[], Safeguards]] = {
     "truncate_on_divergence": NoDivergence,
     "truncate_to_high_watermark": TruncatesToHighWatermark,
@@ -249,6 +265,8 @@ UNSAFE: dict[str, Callable[[], Safeguards]] = {
     "lso_respects_transactions": UndecidedIsRead,
     "list_from_epoch_start": EndsTakenBack,
     "give_way_when_stalled": StalledLeadersStay,
+    "throttle_spares_in_sync": NobodySpared,
+    "origin_counts_for_min_isr": AllReplicasCount,
 }
 """Rules by the switch that turns them off."""
 

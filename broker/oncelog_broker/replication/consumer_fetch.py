@@ -13,6 +13,7 @@
 * Each partition is read with one high watermark (KAFKA-9835).
 * A consumer that asks for less than one batch has received one that does not hold: the leader looks
   before it sends it again. If it is corrupt here, another replica shall lead [D2].
+* Batches of a format that the consumer does not understand are not sent (``batch_formats``).
 * A consumer that names a topic id is told when it means another topic of that name.
 * A read_committed fetch ends at the last stable offset. It names only the aborted transactions that
   touch what is sent: the consumer drops their records (KIP-98).
@@ -23,6 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from oncelog_broker.replication.batch_formats import understood
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import Buffer, FetchPosition
 from oncelog_broker.replication.purgatory import Deadline, Deadlines
@@ -193,7 +195,7 @@ class ConsumerFetch:
         enough = position >= self._min_bytes or 0 < allowed <= min(2 * position, self._min_bytes)
         if enough or failed or last or self._in_older_segment:
             for partition, size in self._watched.items():
-                partition.traffic.consumed(size)
+                partition.consumed(size)
             self.close()
             self._respond(FetchResponse(0, topics), payload)
             return
@@ -229,6 +231,7 @@ class ConsumerFetch:
             budget = min(max(asked.max_bytes, 0), room)
             if first or budget > 0:
                 records = _records(partition, asked, budget, upto)
+                records = understood(records, self._request.formats)
             if len(records) > budget and not first:
                 # Only the first batch of an answer may be larger than what was asked for.
                 records = b""

@@ -85,7 +85,7 @@ class LeaderRole:
         self.leader_epoch = leader_epoch
         self.epoch_start_offset = epoch_start_offset
         self.replicas = tuple(replicas)
-        self.originals = tuple(origin or replicas)
+        self.originals = safeguards.originals(origin or (), replicas)
         """These replicas the partition has without its move, if it moves: those that the move adds
         count neither for ``min.insync.replicas`` nor as missing (KIP-352, [M4])."""
         self.state = IsrState(tuple(sorted(isr)), partition_epoch, elr=tuple(sorted(elr)))
@@ -128,6 +128,12 @@ class LeaderRole:
         as many as it has. With an ELR it is not: then the controller takes it for too small."""
         state = self.state
         return not state.elr and len(state.committed) >= min(min_isr, len(self.originals))
+
+    def spares(self, replica_id: int) -> bool:
+        """Return whether a follower is never held back, as the ISR or the ELR may count on it
+        [N104]."""
+        counted = replica_id in self.state.maximal or replica_id in self.state.elr
+        return self._safeguards.is_spared(counted)
 
     def give_way(self) -> None:
         """Let another replica lead: the controller hears so when it asks for the order again."""

@@ -51,6 +51,29 @@ def first_at(partition: Partition, time_ms: int, isolation_level: int) -> FoundR
     return None
 
 
+def newest(partition: Partition, isolation_level: int) -> FoundRecord | None:
+    """Return the record with the largest timestamp, the first of them, of those that may be read;
+    None if there is none. Raises as ``first_at``.
+
+    Records with larger ones may lie behind the end, or have been deleted. What remains is halved
+    until it is known where the times of the others end.
+    """
+    _check_end_known(partition)
+    above = partition.log.segments.newest_timestamp() + 1
+    best = first_at(partition, 0, isolation_level)
+    if best is None:
+        return None
+    time_ms = above - 1
+    while above - best.timestamp > 1:
+        found = first_at(partition, time_ms, isolation_level)
+        if found is None:
+            above = time_ms
+        else:
+            best = found
+        time_ms = (best.timestamp + above) // 2
+    return best
+
+
 def _check_end_known(partition: Partition) -> None:
     leader = partition.leader_role()
     known = partition.safeguards.end_is_known

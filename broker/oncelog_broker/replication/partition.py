@@ -54,10 +54,21 @@ from oncelog_protocol.messages.replication import (
     AlterPartitionResult,
     LeaderAndIsrPartition,
 )
-from oncelog_protocol.types import NO_BROKER, NO_EPOCH, Acks, IsolationLevel, TopicPartition
+from oncelog_protocol.records.batch import MAGIC
+from oncelog_protocol.types import (
+    NO_BROKER,
+    NO_EPOCH,
+    NO_TXN_NUMBER,
+    Acks,
+    IsolationLevel,
+    TopicPartition,
+)
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
+
+NOT_TOLD = -1
+"""It stands for an offset that the leader has not told yet."""
 
 
 class PartitionOwner(Protocol):
@@ -102,6 +113,16 @@ class Partition:
         self.leader_id = NO_BROKER
         self.leader_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
+        self.moves = False
+        """It tells whether the partition moves, by the order that gave the role."""
+        self.next_leader = NO_BROKER
+        """The controller means to have that replica lead soon; -1: none."""
+        self.leader_high_watermark = NOT_TOLD
+        """The leader that is followed told it last; -1: it has not yet."""
+        self.consumed_bytes = 0
+        """Consumers were sent so much since the replica was made."""
+        self.counted = False
+        """It tells whether the order that made this a follower had it in the ISR or the ELR."""
         self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.leader: LeaderRole | None = None
         self.failed = False
@@ -132,6 +153,11 @@ class Partition:
     def refetching(self) -> bool:
         """Return whether a damaged log is being fetched again: it may not lead meanwhile [D2]."""
         return self.repair.refetching
+
+    @property
+    def is_next_leader(self) -> bool:
+        """Return whether this replica follows, and is to lead soon."""
+        return self.next_leader == self.broker_id and self.leader is None and not self.failed
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -188,6 +214,8 @@ class Partition:
 
     def apply_leader_and_isr(self, state: LeaderAndIsrPartition, now: float) -> int:
         """Take the role in ``state``; return an error code, 0 when that is our role now."""
+        if state.leader_epoch == self.leader_epoch:
+            self.next_leader = state.next_leader  # it changes no role, so it has no epoch
         code = self.safeguards.without_change(self._answer_at_once(state))
         if code is not None:
             return code
@@ -251,7 +279,7 @@ class Partition:
         )
         self.safeguards.leads(self)
         self.leader_id, self.leader_epoch = self.broker_id, state.leader_epoch
-        self.replicas = tuple(state.replicas)
+        self._take_placement(state)
         logger.info(
             "leader_began",
             partition=self.topic_partition,
@@ -266,7 +294,8 @@ class Partition:
         was_leader = self.leader is not None
         self.leader = None
         self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
-        self.replicas = tuple(state.replicas)
+        self._take_placement(state)
+        self.counted = self.broker_id in state.isr or self.broker_id in state.elr
         logger.info(
             "follower_began",
             partition=self.topic_partition,
@@ -275,6 +304,12 @@ class Partition:
         )
         if was_leader:
             self._fail_waiters(NotLeaderOrFollowerError.code)
+
+    def _take_placement(self, state: LeaderAndIsrPartition) -> None:
+        self.replicas = tuple(state.replicas)
+        self.moves = state.origin is not None
+        self.next_leader = state.next_leader
+        self.leader_high_watermark = NOT_TOLD
 
     def fail(self, error_code: int = StorageError.code) -> None:
         """Take the replica out of service; everybody who waits hears ``error_code``."""
@@ -322,10 +357,12 @@ class Partition:
         now: float,
         guard: TxnGuard | None = None,
         user: str | None = None,
+        magic: int = MAGIC,
     ) -> LogAppend:
         """Append one client batch; a repeat is answered as the first one, and waited for like it.
         ``guard`` comes with a transaction's first batch; see ``LogProducers.needs_guard``.
-        ``user`` is the principal of the client, None where it is not known.
+        ``user`` is the principal of the client, None where it is not known. ``magic`` is that of
+        the format in which the client writes.
 
         :raises NotLeaderOrFollowerError: see :meth:`leader_role`.
         :raises NotEnoughReplicasError: nothing was appended, as ``acks`` is all and the ISR small.
@@ -333,7 +370,7 @@ class Partition:
         """
         leader = self._writing_role(acks)
         try:
-            append = self.log.append_as_leader(batch, self.leader_epoch, guard, user)
+            append = self.log.append_as_leader(batch, self.leader_epoch, guard, user, magic)
         except InvariantError as error:
             self.break_down(error)
             raise
@@ -346,6 +383,7 @@ class Partition:
         producer_epoch: int,
         coordinator_epoch: int,
         now: float,
+        number: int = NO_TXN_NUMBER,
     ) -> LogAppend:
         """Append a coordinator's marker, with acks=all. ``repeated``: that was done already, and is
         committed when the append's last offset is.
@@ -355,7 +393,7 @@ class Partition:
         leader = self._writing_role(Acks.ALL)
         try:
             append = self.log.append_marker(
-                commit, producer_id, producer_epoch, coordinator_epoch, self.leader_epoch
+                commit, producer_id, producer_epoch, coordinator_epoch, self.leader_epoch, number
             )
         except InvariantError as error:
             self.break_down(error)
@@ -577,6 +615,11 @@ class Partition:
         KAFKA-9835). An ``offset`` outside of the log raises OffsetOutOfRangeError."""
         return self._read(offset, max_bytes, upto)
 
+    def consumed(self, size_bytes: int) -> None:
+        """Count batches that a consumer was sent."""
+        self.traffic.consumed(size_bytes)
+        self.consumed_bytes += size_bytes
+
     def _read(self, offset: int, max_bytes: int, upto: int) -> Buffer:
         try:
             return self.log.read(offset, max_bytes, upto=upto)
@@ -626,6 +669,7 @@ class Partition:
     def leader_offsets(self, high_watermark: int, log_start_offset: int) -> None:
         """Take over the leader's high watermark and log start, as far as our log goes."""
         log = self.log
+        self.leader_high_watermark = high_watermark
         # Once committed is always committed: a new leader may know less than we do for a while.
         committed = min(high_watermark, log.log_end_offset)
         self.high_watermark = max(self.high_watermark, committed, log.log_start_offset)

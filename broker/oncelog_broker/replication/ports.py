@@ -102,12 +102,18 @@ class ReplicaConfig:
     replica_fetch_min_bytes: int
     replica_fetch_max_bytes: int
     """One fetch takes so much of one partition; one batch is always sent whole."""
+    replica_catch_up_min_bytes_per_second: int
+    """Replicas that are far behind fetch at least so much, all together."""
+    replica_catch_up_max_bytes_per_second: int
+    """They fetch at most so much; 0: as much as the broker can do beside its other work."""
     replica_fetch_response_max_bytes: int
     """One answer has at most so many bytes. It bounds the receive buffer of a fetch connection."""
     replica_fetch_backoff_ms: int = 20
     """It is the first delay after an error of a partition or a failed connect; it doubles up to the
     maximum."""
     replica_fetch_backoff_max_ms: int = 1_000
+    replica_near_bytes: int = 16 * 1024 * 1024
+    """A replica that lacks less than this is fetched with those that are in sync."""
     isr_change_backoff_ms: int = 50
     """It is the first delay before an unanswered ISR change is asked for again; it doubles up to
     the maximum."""

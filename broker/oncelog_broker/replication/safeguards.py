@@ -6,6 +6,8 @@ it stands. Tests hand in others, to see that the loss is noticed: ``tests/unsafe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oncelog_broker.log.safeguards import SAFE as SAFE_LOG
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.replication.isr import IsrState
@@ -93,6 +95,11 @@ class Safeguards:
         min.insync.replicas [K18]."""
         return below_min_isr
 
+    def originals(self, origin: Sequence[int], replicas: Sequence[int]) -> tuple[int, ...]:
+        """Return the replicas of which there must be enough in sync: while the partition moves,
+        those that it has without the move [M4]. It would refuse writes otherwise."""
+        return tuple(origin or replicas)
+
     def leads(self, partition: object) -> None:
         """Know nothing of the followers when a leader begins: what they fetched in an older epoch
         may be truncated since [K5]."""
@@ -130,6 +137,11 @@ class Safeguards:
         """Return whether a leader whose disk does not answer gives way to a follower that holds
         everything [I27]."""
         return stalled
+
+    def is_spared(self, counted: bool) -> bool:
+        """Return whether a follower is never held back while it catches up: one that the ISR or the
+        ELR counts on is not, or ISRs would shrink beside every move [N104]."""
+        return counted
 
 
 SAFE = Safeguards()

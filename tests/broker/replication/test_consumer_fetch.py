@@ -18,15 +18,18 @@ from oncelog_protocol.errors import (
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from oncelog_protocol.messages.fetch import (
+    ALL_FORMATS,
+    COLUMNS_FORMAT,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopic,
 )
-from oncelog_protocol.records.batch import iter_headers
+from oncelog_protocol.records.batch import KAFKA_MAGIC, iter_headers
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.types import Acks, TopicPartition
@@ -58,6 +61,7 @@ class Consumer:
         epoch: int = -1,
         last: int = -1,
         partition: int = 0,
+        formats: int = ALL_FORMATS,
     ) -> ConsumerFetch:
         request = FetchRequest(
             -1,
@@ -76,6 +80,7 @@ class Consumer:
                     ],
                 )
             ],
+            formats=formats,
         )
         return ConsumerFetch.start(
             request,
@@ -113,6 +118,26 @@ async def test_committed_records_are_answered_at_once() -> None:
     assert consumer.values() == [b"a", b"b"]
     answer = consumer.one()
     assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (2, 2, 0)
+
+
+async def test_a_consumer_gets_batches_of_formats_that_it_understands() -> None:
+    group = Replicas()
+    group.produce(b"a")
+    kafkas = memoryview(encode_batch([b"b"], timestamps=0, magic=KAFKA_MAGIC))
+    leader = group.leader.partition
+    leader.append_as_leader(kafkas, Acks.ALL, group.now, magic=KAFKA_MAGIC)
+    group.produce(b"c")
+    group.replicate()
+    for offset, values in ((0, [b"a"]), (2, [b"c"])):
+        old = Consumer(group)
+        old.fetch(offset, formats=COLUMNS_FORMAT)
+        assert old.values() == values
+    old = Consumer(group)
+    old.fetch(1, formats=COLUMNS_FORMAT)
+    assert old.one().error_code == UnsupportedVersionError.code
+    of_today = Consumer(group)
+    of_today.fetch(0)
+    assert of_today.values() == [b"a", b"b", b"c"]
 
 
 async def test_nobody_reads_past_the_high_watermark() -> None:

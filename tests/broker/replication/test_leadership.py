@@ -327,3 +327,13 @@ def test_who_is_ahead_of_this_disk_may_lead_and_holds_all_that_was_here() -> Non
     fetch(leader, 2, 100, end=120, now=3.0)
     assert leader.ahead(60, 120, 1.0, 3.0) == [2]
     assert leader.ahead(100, 120, 1.0, 3.0) == []
+
+
+def test_whom_the_isr_or_the_elr_may_count_on_is_never_held_back() -> None:
+    leader = role(isr=(1, 2), replicas=(1, 2, 3, 4), elr=(3,))
+    assert [leader.spares(replica) for replica in (2, 3, 4)] == [True, True, False]
+    fetch(leader, 4, 1000)
+    assert leader.propose_join(4, 0, 1.0)
+    assert leader.spares(4), "the controller may have taken it in"
+    throttled = role(safeguards=without("throttle_spares_in_sync"))
+    assert not throttled.spares(2)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
 
-from oncelog_broker.replication.listed_offsets import FoundRecord, end_offset, first_at
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog_broker.replication.listed_offsets import FoundRecord, end_offset, first_at, newest
 from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_protocol.errors import (
     CorruptMessageError,
     NotLeaderOrFollowerError,
     OffsetNotAvailableError,
 )
-from oncelog_protocol.types import IsolationLevel
-from support.replicas import NOW_MS, Replicas
+from oncelog_protocol.types import Acks, IsolationLevel
+from support.replicas import NOW_MS, Replicas, batch_of
 from unsafe.replication import without
 
 LEVELS = tuple(IsolationLevel)
@@ -72,6 +76,41 @@ async def test_a_record_beyond_the_end_is_found_when_it_is_committed() -> None:
     assert end_offset(partition, IsolationLevel.READ_UNCOMMITTED) == 0
     group.replicate()
     assert first_at(partition, NOW_MS, IsolationLevel.READ_UNCOMMITTED) == (NOW_MS, 0, 0)
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=12),
+    st.integers(0, 12),
+    st.integers(0, 12),
+)
+def test_the_newest_record_is_that_of_a_scan(stamps: list[int], start: int, until: int) -> None:
+    async def check() -> None:
+        group = Replicas()
+        partition = group[1].partition
+        for index, stamp in enumerate(stamps):
+            batch = batch_of(b"v", timestamp_ms=NOW_MS + stamp)
+            partition.append_as_leader(batch, Acks.ALL, group.now)
+            if index + 1 == until:
+                group.replicate()
+        end = partition.high_watermark
+        begin = min(start, end)
+        partition.log.advance_log_start(begin)
+        readable = [(NOW_MS + stamp, -offset) for offset, stamp in enumerate(stamps)][begin:end]
+        found = newest(partition, IsolationLevel.READ_UNCOMMITTED)
+        if not readable:
+            assert found is None
+        else:
+            stamp, offset = max(readable)
+            assert found == FoundRecord(stamp, -offset, 0)
+
+    asyncio.run(check())
+
+
+async def test_a_new_leader_tells_no_newest_record_before_it_knows_the_end() -> None:
+    group = told_and_deposed()
+    with pytest.raises(OffsetNotAvailableError):
+        newest(group[2].partition, IsolationLevel.READ_UNCOMMITTED)
 
 
 async def test_only_leaders_know() -> None:

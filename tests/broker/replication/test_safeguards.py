@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_broker.replication.ports import FetchPosition
 from oncelog_broker.replication.progress import Contact
 from oncelog_broker.replication.safeguards import SAFE, Safeguards
@@ -18,7 +19,7 @@ from oncelog_protocol.errors import (
     NotEnoughReplicasAfterAppendError,
     StaleBrokerEpochError,
 )
-from oncelog_protocol.types import Acks
+from oncelog_protocol.types import Acks, TopicPartition
 from support.replicas import Replicas
 from support.safeguards import decisions, left_out
 from unsafe.replication import UNSAFE, without
@@ -392,6 +393,28 @@ async def test_a_late_order_changes_nothing() -> None:
 async def test_following_a_deposed_leader_is_caught_when_late_orders_are_applied() -> None:
     group = a_late_order(without("apply_newer_epochs_only"))
     assert group[3].partition.leader_id == 1
+
+
+def needs_no_third(safeguards: Safeguards) -> bool:
+    """Return whether two in sync are enough for a leader, while a third replica is added."""
+    role = LeaderRole(
+        TopicPartition("t", 0),
+        1,
+        6,
+        epoch_start_offset=0,
+        replicas=(1, 2, 3),
+        origin=(1, 2),
+        isr=(1, 2),
+        partition_epoch=3,
+        now=0.0,
+        safeguards=safeguards,
+    )
+    return role.has_min_isr(3)
+
+
+def test_a_replica_that_is_added_refuses_no_write() -> None:
+    assert needs_no_third(SAFE)
+    assert not needs_no_third(without("origin_counts_for_min_isr"))
 
 
 async def test_every_rule_can_be_left_out() -> None:
