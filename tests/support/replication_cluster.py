@@ -18,13 +18,14 @@ from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import ReplicaConfig, ReplyCallback
 from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.server.authorizer import AllowAllAuthorizer
 from oncelog_broker.server.handlers.fetch import FetchHandler
 from oncelog_broker.server.handlers.produce import ProduceHandler
 from oncelog_broker.server.request import ConnectionState, RequestContext
 from oncelog_protocol import schema
 from oncelog_protocol.connection import Reply
-from oncelog_protocol.errors import ApiError, FencedLeaderEpochError
+from oncelog_protocol.errors import ApiError, FencedLeaderEpochError, InvalidTxnStateError
 from oncelog_protocol.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -75,10 +76,14 @@ def make_context(
     return RequestContext(listener, broker_id, principal, "test", "test:1", 0, state)
 
 
+NEWEST = 2**15 - 1
+"""No message has a version as high."""
+
+
 def travel(message: Any) -> Any:
-    """Return the message as the other side decodes it."""
-    body = msgpack.unpackb(msgpack.packb(schema.encode(message, 0)))
-    return schema.decode(type(message), body, 0)
+    """Return the message as the other side decodes it, of a release that knows every field."""
+    body = msgpack.unpackb(msgpack.packb(schema.encode(message, NEWEST)))
+    return schema.decode(type(message), body, NEWEST)
 
 
 class Answer:
@@ -125,6 +130,10 @@ class Verifier:
         """Whether answers wait until the test gives them."""
         self.asked: list[tuple[str, int, int, TopicPartition]] = []
         self.held: list[Callable[[int], None]] = []
+        self.number = 1
+        """It is that of the open transaction, for who asks."""
+        self.adds = True
+        """Whether leaders may add partitions."""
 
     def verify(
         self,
@@ -134,11 +143,32 @@ class Verifier:
         topic_partition: TopicPartition,
         callback: Callable[[int], None],
     ) -> None:
-        self.asked.append((transactional_id, producer_id, producer_epoch, topic_partition))
+        if not self.adds:
+            callback(InvalidTxnStateError.code)
+            return
+        self._ask((transactional_id, producer_id, producer_epoch, topic_partition), callback)
+
+    def _ask(
+        self, question: tuple[str, int, int, TopicPartition], callback: Callable[[int], None]
+    ) -> None:
+        self.asked.append(question)
         if self.holds:
             self.held.append(callback)
         else:
             callback(self.code)
+
+    def verify_number(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic_partition: TopicPartition,
+        callback: Callable[[int, int], None],
+    ) -> None:
+        def answered(code: int) -> None:
+            callback(code, 0 if code else self.number)
+
+        self._ask((transactional_id, producer_id, producer_epoch, topic_partition), answered)
 
 
 class InProcessChannel:
@@ -201,10 +231,17 @@ class InProcessChannel:
 class Node:
     """It has one broker's logs and replicas. Its own ``LeaderConnector`` and ``IsrPort``."""
 
-    def __init__(self, cluster: Cluster, broker_id: int, dirs: Sequence[str]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        broker_id: int,
+        dirs: Sequence[str],
+        files: MemoryFiles | None = None,
+    ) -> None:
+        """``files`` are those of an earlier life."""
         self.cluster = cluster
         self.broker_id = broker_id
-        self.files = MemoryFiles(*dirs)
+        self.files = MemoryFiles(*dirs) if files is None else files
         self.reachable = True
         self.channels: list[InProcessChannel] = []
         self.failures: list[str] = []
@@ -228,6 +265,7 @@ class Node:
             config=cluster.config,
             isr_port=self,
             connector=self,
+            safeguards=cluster.safeguards,
             on_failure=lambda name, error: self.failures.append(f"{name}: {error!r}"),
             on_broken_replica=self._count_broken,
             is_known=lambda topic_partition: topic_partition in cluster.known,
@@ -301,8 +339,10 @@ class Cluster:
         config: ReplicaConfig = FAST,
         dirs: Sequence[str] = ("/d",),
         topic_defaults: dict[str, str] | None = None,
+        safeguards: Safeguards = SAFE,
     ) -> None:
         self.config = config
+        self.safeguards = safeguards
         self.topic_defaults = topic_defaults or {}
         self.nodes = {i: Node(self, i, dirs) for i in range(1, brokers + 1)}
         self.known: set[TopicPartition] = set()

@@ -8,6 +8,7 @@ sync.
   at most: the names that follow the sync need a fetch of their own anyway. A stalled directory must
   not keep the partitions of the others from being fetched, so then a fetch goes out without it.
 * One task connects, and reconnects with back-off, for as long as something is followed.
+* Over the catch-up lane a fetch asks for what the pace allows, and waits until that is enough.
 * A leader that says nothing for ``SILENCE_S`` beyond the longest park is given up and connected to
   anew.
 """
@@ -17,10 +18,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from oncelog_broker.replication.follower import FollowerMachine
+from oncelog_broker.replication.catch_up import Pace
+from oncelog_broker.replication.follower import FollowerMachine, FollowState
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import LeaderChannel, LeaderConnector, ReplicaConfig
 from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.messages.broker_reports import COPYING, LEADER_NOT_REACHED, TRIED_AGAIN
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.structured_logging import get_logger
@@ -44,8 +47,12 @@ class FetchLoop:
         config: ReplicaConfig,
         entropy: Entropy,
         tasks: Tasks,
+        pace: Pace | None = None,
     ) -> None:
+        """``pace`` None: this is the main lane, which nothing holds back."""
         self.leader_id = leader_id
+        self._pace = pace
+        self._paced: asyncio.TimerHandle | None = None
         self._machine = machine
         self._connector = connector
         self._config = config
@@ -62,7 +69,8 @@ class FetchLoop:
         self._heard_at_s = 0.0
         self._was_served = False
         self._closed = False
-        tasks.spawn(f"fetch from {leader_id}", self._run())
+        what = "fetch from" if pace is None else "catch up from"
+        tasks.spawn(f"{what} {leader_id}", self._run())
 
     def __len__(self) -> int:
         return len(self._machine)
@@ -73,6 +81,14 @@ class FetchLoop:
     def leader_epoch_of(self, topic_partition: TopicPartition) -> int | None:
         """Return the leader epoch in which a partition is followed here, or None."""
         return self._machine.leader_epoch_of(topic_partition)
+
+    def hindrance(self, topic_partition: TopicPartition) -> str:
+        """Return what keeps a partition from being fetched, in the words of broker reports; "":
+        nothing."""
+        if self._channel is None or self._channel.closed:
+            return LEADER_NOT_REACHED
+        delayed = self._machine.state_of(topic_partition) is FollowState.DELAYED
+        return TRIED_AGAIN if delayed else COPYING
 
     def add(self, partition: Partition) -> None:
         """Follow a partition from here, or in its new leader epoch."""
@@ -104,7 +120,7 @@ class FetchLoop:
     def close(self) -> None:
         """Stop; the task is cancelled by its owner."""
         self._closed = True
-        for timer in (self._impatient, self._retry):
+        for timer in (self._impatient, self._retry, self._paced):
             if timer is not None:
                 timer.cancel()
         if self._channel is not None:
@@ -186,15 +202,32 @@ class FetchLoop:
         machine = self._machine
         if machine.wants_to_send(patient=patient):
             now = self._loop.time()
+            room_bytes = self._room_bytes(now)
+            if room_bytes == 0:
+                return
             if not machine.in_flight:
                 self._heard_at_s = now
             try:
-                channel.send(machine.next_request(now), callback=self._on_reply)
+                channel.send(machine.next_request(now, room_bytes), callback=self._on_reply)
             except OncelogError:
                 logger.exception("fetch_not_asked", broker_id=self.leader_id)
                 self._broken.set()
         elif machine.syncing and not machine.in_flight:
             self._hold()
+
+    def _room_bytes(self, now: float) -> int | None:
+        """Return what the pace allows to ask for: None is all, 0 nothing yet."""
+        pace = self._pace
+        if pace is None:
+            return None
+        room_bytes = pace.room_bytes(now)
+        if room_bytes == 0 and self._paced is None:
+            self._paced = self._loop.call_at(pace.ready_at(now), self._room_again)
+        return room_bytes
+
+    def _room_again(self) -> None:
+        self._paced = None
+        self._pump()
 
     def _hold(self) -> None:
         """Wait for the sync, but not for ever. The timer is left to run: it is re-used."""
@@ -220,6 +253,8 @@ class FetchLoop:
         if self._closed or self._channel is None or self._broken.is_set():
             return
         now = self._heard_at_s = self._loop.time()
+        if self._pace is not None:
+            self._pace.spend(len(reply.payload))
         try:
             self._machine.take(reply.message, reply.payload, now)
         except OncelogError as refusal:

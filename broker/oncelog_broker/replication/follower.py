@@ -36,6 +36,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from oncelog_broker.replication.catch_up import ReplicaLanes
 from oncelog_broker.replication.divergence import may_lack_tombstones
 from oncelog_broker.replication.invariants import InvariantError
 from oncelog_broker.replication.partition import Partition
@@ -47,6 +48,8 @@ from oncelog_protocol.errors import (
     error_for,
 )
 from oncelog_protocol.messages.fetch import (
+    ALL_FORMATS,
+    NOT_KNOWN,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -54,7 +57,7 @@ from oncelog_protocol.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import FetchLane, TopicPartition
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
@@ -102,11 +105,19 @@ class FollowerMachine:
         *,
         broker_epoch: Callable[[], int],
         on_log_failure: Callable[[Partition], None],
+        lane: FetchLane = FetchLane.MAIN,
+        lanes: ReplicaLanes | None = None,
+        on_other_lane: Callable[[Partition, FetchLane], None] | None = None,
     ) -> None:
+        """``lanes`` says which lane a partition belongs on; None: there is only this connection.
+        ``on_other_lane`` is called when that is another one."""
         self._broker_id = broker_id
         self._config = config
         self._broker_epoch = broker_epoch
         self._on_log_failure = on_log_failure
+        self._lane = lane
+        self._lanes = lanes
+        self._on_other_lane = on_other_lane
         self._followed: dict[TopicPartition, Followed] = {}
         self._nameable: dict[TopicPartition, Followed] = {}
         self._delayed: dict[TopicPartition, Followed] = {}
@@ -160,7 +171,8 @@ class FollowerMachine:
         self._drop(topic_partition)
         # In case it is to be forgotten: being named again replaces what the leader holds of it.
         self._forgotten.pop(topic_partition, None)
-        followed = self._followed[topic_partition] = Followed(partition, partition.leader_epoch)
+        followed = Followed(partition, partition.leader_epoch)
+        self._followed[topic_partition] = followed
         self._after_write(followed)
 
     def remove(self, topic_partition: TopicPartition) -> None:
@@ -223,8 +235,12 @@ class FollowerMachine:
             return self.in_flight < 2
         return self.in_flight == 0 and bool(self._followed) and not (patient and self._syncing)
 
-    def next_request(self, now: float) -> FetchRequest:
-        """Return the next fetch of the session; it names all that is nameable."""
+    def next_request(self, now: float, room_bytes: int | None = None) -> FetchRequest:
+        """Return the next fetch of the session; it names all that is nameable.
+
+        :param room_bytes: the answer may have so many bytes, if that is less than the setting.
+        """
+        most = self._config.replica_fetch_response_max_bytes
         topics: dict[tuple[str, str], FetchTopic] = {}
         nameable, self._nameable = self._nameable, {}
         for topic_partition, followed in nameable.items():
@@ -265,11 +281,13 @@ class FollowerMachine:
             broker_epoch=self._broker_epoch(),
             max_wait_ms=self._config.replica_fetch_wait_max_ms,
             min_bytes=self._config.replica_fetch_min_bytes,
-            max_bytes=self._config.replica_fetch_response_max_bytes,
+            max_bytes=most if room_bytes is None else min(most, room_bytes),
             isolation_level=0,
             session_epoch=self._sent,
             topics=list(topics.values()),
             forgotten=list(forgotten.values()),
+            lane=self._lane.value,
+            formats=ALL_FORMATS,
         )
         self._sent += 1
         return request
@@ -339,6 +357,7 @@ class FollowerMachine:
                 self._after_write(followed)
                 return
             records = answer.records
+            before = partition.log.log_end_offset
             if records.length:
                 if followed.anew and partition.log.needs_refetch:
                     # The leader counts on this copy no more, and has another.
@@ -352,6 +371,8 @@ class FollowerMachine:
                 log.clean.in_step(log.log_dir.clock.now_ms())
             if records.length:
                 self._after_write(followed)
+            if records.length or answer.bytes_left != NOT_KNOWN:
+                self._choose_lane(partition, answer, log.log_end_offset - before)
         except InvariantError as error:
             partition.break_down(error)
         except (StorageError, OSError) as error:
@@ -360,6 +381,22 @@ class FollowerMachine:
             # Corruption at the leader, or on the way: nothing was appended, ask again.
             logger.error("follower_data_refused", partition=partition.topic_partition, error=error)
             self._delay(followed, now)
+
+    def _choose_lane(
+        self, partition: Partition, answer: FetchPartitionResponse, records: int
+    ) -> None:
+        """Hand a partition to the other lane if that is where it belongs now."""
+        if self._lanes is None or self._on_other_lane is None:
+            return
+        lane = self._lanes.after(partition, answer, records)
+        if lane is not self._lane:
+            logger.debug(
+                "follower_changes_lane",
+                partition=partition.topic_partition,
+                lane=lane.name,
+                left_bytes=answer.bytes_left,
+            )
+            self._on_other_lane(partition, lane)
 
     def _append(self, followed: Followed, answer: FetchPartitionResponse, data: memoryview) -> bool:
         """Append the records of the leader; return False if the log was begun anew instead."""

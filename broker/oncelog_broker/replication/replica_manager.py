@@ -13,6 +13,9 @@
 * When a directory fails its replicas stop at once and alone; produces and fetches for them are
   answered with STORAGE_ERROR, and so are orders, which tells the controller. So does a replica that
   has found itself wrong (``invariants``); no other does.
+* Nothing is said to be deleted that is, or may be, in a directory that is offline: it would be
+  there again after a repair, and nobody would know of it [M8]. The order comes again when the
+  broker registers the next time.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from dataclasses import dataclass
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.catch_up import Paces, ReplicaLanes
 from oncelog_broker.replication.fetch_loop import FetchLoop
 from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.invariants import InvariantError, check_fetchers
@@ -43,6 +47,7 @@ from oncelog_protocol.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
+from oncelog_protocol.messages.broker_reports import NO_LEADER, NO_ROOM, OUT_OF_SERVICE
 from oncelog_protocol.messages.replication import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
@@ -51,7 +56,7 @@ from oncelog_protocol.messages.replication import (
     StopReplicaRequest,
 )
 from oncelog_protocol.topic_config import TopicConfig, parse_topic_config
-from oncelog_protocol.types import NO_BROKER, TopicPartition
+from oncelog_protocol.types import NO_BROKER, FetchLane, TopicPartition
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.pause import Pause
@@ -129,8 +134,10 @@ class ReplicaManager:
         self._safeguards = safeguards
         self.isr_sender = IsrSender(isr_port, config, entropy)
         self._partitions: dict[TopicPartition, Partition] = {}
-        self._loops: dict[int, FetchLoop] = {}
-        self._followed_from: dict[TopicPartition, int] = {}
+        self._loops: dict[tuple[int, FetchLane], FetchLoop] = {}
+        self._followed_from: dict[TopicPartition, tuple[int, FetchLane]] = {}
+        self._lanes = ReplicaLanes(config)
+        self.paces = Paces(config)
         self._overrides: dict[str, dict[str, str]] = {}
         self._watermarks: dict[TopicPartition, int] = {}
         self._unwritable: dict[TopicPartition, None] = {}
@@ -160,16 +167,21 @@ class ReplicaManager:
     async def start(self) -> None:
         """Begin; the logs are loaded. Partitions appear with the controller's orders."""
         self._loop = asyncio.get_running_loop()
+        self.paces.start(self._loop)
+        for log_dir in self._logs.dirs:
+            log_dir.flusher.tell_rounds(self.paces.watch_disk())
         self._watermarks = dict(self._logs.high_watermark_checkpoint())
         self._logs.set_high_watermark_source(self.high_watermarks)
         self._logs.tell_damage_to(self._damage_found)
+        self._logs.moves.go_by(self.paces.fetched, self._log_moved)
         self._tasks.spawn("isr changes", self.isr_sender.run())
         self._tasks.spawn("lag checks", self._check_lag())
 
     async def stop(self) -> None:
         """Stop fetching and serving; everybody who waits is told to ask elsewhere."""
-        for leader_id in sorted(self._loops):
-            self._loops[leader_id].close()
+        for fetched_from in sorted(self._loops):
+            self._loops[fetched_from].close()
+        self.paces.close()
         for partition in self.partitions():
             partition.stop()
         self.deadlines.close()
@@ -196,6 +208,18 @@ class ReplicaManager:
             raise NotLeaderOrFollowerError(f"{topic_partition} has no replica here")
         raise UnknownTopicOrPartitionError(f"{topic_partition} is not known here")
 
+    def hindrance(self, partition: Partition) -> str:
+        """Return what keeps a replica that does not lead from catching up, in the words of broker
+        reports; "": nothing."""
+        if partition.failed:
+            return OUT_OF_SERVICE
+        if partition.log.log_dir.full:
+            return NO_ROOM
+        fetched_from = self._followed_from.get(partition.topic_partition)
+        if fetched_from is None:
+            return NO_LEADER
+        return self._loops[fetched_from].hindrance(partition.topic_partition)
+
     @property
     def task_count(self) -> int:
         """Return how many background tasks run."""
@@ -204,6 +228,18 @@ class ReplicaManager:
     def partitions(self) -> list[Partition]:
         """Return all replicas, by topic and number."""
         return [self._partitions[key] for key in sorted(self._partitions)]
+
+    def held(self, topic_partition: TopicPartition) -> Partition | None:
+        """Return the replica of a partition; None where no order has named one here yet."""
+        return self._partitions.get(topic_partition)
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        """Return the high watermark of a replica; if no order has named it yet, it is the
+        checkpointed one, None without one."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            return partition.high_watermark
+        return self._watermarks.get(topic_partition)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the high watermark of every replica; if no order has named it yet, it is the
@@ -303,11 +339,7 @@ class ReplicaManager:
         partition = self._partitions.get(topic_partition)
         if partition is not None and partition.topic_id == state.topic_id:
             return partition
-        if (
-            self._logs.get(topic_partition) is None
-            and not state.is_new
-            and not all(directory.online for directory in self._logs.dirs)
-        ):
+        if self._logs.get(topic_partition) is None and not state.is_new and self._some_offline():
             raise StorageError("it may be in a directory that is offline")
         log = self._logs.create(topic_partition, state.topic_id, self._topic_config(state.topic))
         partition = Partition(
@@ -324,6 +356,9 @@ class ReplicaManager:
         self._partitions[topic_partition] = partition
         return partition
 
+    def _some_offline(self) -> bool:
+        return not all(directory.online for directory in self._logs.dirs)
+
     def _follow_leader_of(self, partition: Partition) -> None:
         topic_partition = partition.topic_partition
         leader_id = partition.leader_id
@@ -331,15 +366,21 @@ class ReplicaManager:
         if leader_id == NO_BROKER or partition.is_leader or topic_partition in self._unwritable:
             self._stop_following(topic_partition)
             return
-        loop = self._loops.get(leader_id)
-        if before == leader_id and loop is not None:
-            if loop.leader_epoch_of(topic_partition) == partition.leader_epoch:
-                return
-        elif before is not None:
-            self._stop_following(topic_partition)
+        loop = None if before is None or before[0] != leader_id else self._loops[before]
+        if loop is not None and loop.leader_epoch_of(topic_partition) == partition.leader_epoch:
+            return
+        lane_before = None if before is None else before[1]
+        self._follow_on(partition, self._lanes.first(partition, lane_before))
+
+    def _follow_on(self, partition: Partition, lane: FetchLane) -> None:
+        """Follow a partition on a lane to its leader, and on no other."""
+        fetched_from = (partition.leader_id, lane)
+        if self._followed_from.get(partition.topic_partition) != fetched_from:
+            self._stop_following(partition.topic_partition)
+        loop = self._loops.get(fetched_from)
         if loop is None:
-            loop = self._loops[leader_id] = self._make_loop(leader_id)
-        self._followed_from[topic_partition] = leader_id
+            loop = self._loops[fetched_from] = self._make_loop(*fetched_from)
+        self._followed_from[partition.topic_partition] = fetched_from
         loop.add(partition)
 
     def _stop_following(self, topic_partition: TopicPartition) -> None:
@@ -347,12 +388,15 @@ class ReplicaManager:
         if before is not None:
             self._loops[before].remove(topic_partition)
 
-    def _make_loop(self, leader_id: int) -> FetchLoop:
+    def _make_loop(self, leader_id: int, lane: FetchLane) -> FetchLoop:
         machine = FollowerMachine(
             self.broker_id,
             self._config,
             broker_epoch=lambda: self.broker_epoch,
             on_log_failure=self._log_failed,
+            lane=lane,
+            lanes=self._lanes,
+            on_other_lane=self._follow_on,
         )
         return FetchLoop(
             leader_id,
@@ -361,11 +405,13 @@ class ReplicaManager:
             config=self._config,
             entropy=self._entropy,
             tasks=self._tasks,
+            pace=self.paces.fetched if lane is FetchLane.CATCH_UP else None,
         )
 
     def _remove(self, topic_partition: TopicPartition) -> None:
         """Remove a replica that is this broker's no longer."""
         self._stop_following(topic_partition)
+        self._lanes.forget(topic_partition)
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
             self.traffic.release(topic_partition.topic)
@@ -419,7 +465,7 @@ class ReplicaManager:
         if log is not None and log.topic_id and log.topic_id != stop.topic_id:
             # The log here belongs to a topic of the same name; the one meant is gone already.
             logger.info("replica_unknown", partition=topic_partition, topic_id=stop.topic_id)
-            return 0
+            return StorageError.code if stop.delete and self._some_offline() else 0
         if (
             partition is not None
             and stop.leader_epoch != TOPIC_DELETED
@@ -427,9 +473,11 @@ class ReplicaManager:
         ):
             return FencedLeaderEpochError.code
         self._remove(topic_partition)
-        if not stop.delete or log is None:
+        if not stop.delete:
             return 0
-        return self._clear(topic_partition, None)
+        if log is None:
+            return StorageError.code if self._some_offline() else 0
+        return self._clear(topic_partition, None) if log.log_dir.online else StorageError.code
 
     # ---- configs
 
@@ -498,7 +546,7 @@ class ReplicaManager:
         topic_partition = partition.topic_partition
         fetchers = sorted(
             (leader_id, loop.leader_epoch_of(topic_partition))
-            for leader_id, loop in self._loops.items()
+            for (leader_id, _), loop in self._loops.items()
             if topic_partition in loop
         )
         follows = not (partition.is_leader or partition.failed or partition.leader_id == NO_BROKER)
@@ -507,8 +555,8 @@ class ReplicaManager:
         try:
             check_fetchers(fetchers, wanted)
         except InvariantError as error:
-            for leader_id, _ in fetchers:
-                self._loops[leader_id].remove(topic_partition)
+            for loop in self._loops.values():
+                loop.remove(topic_partition)
             self._followed_from.pop(topic_partition, None)
             partition.break_down(error)
 
@@ -532,6 +580,12 @@ class ReplicaManager:
         if partitions:
             self._ask_for_orders()
 
+    def _log_moved(self, log: PartitionLog) -> None:
+        """Go on with a replica that gave way, if its log is in a directory now that takes
+        writes."""
+        if log.topic_partition in self._unwritable and not log.log_dir.full:
+            self.writable_again(log.log_dir)
+
     def writable_again(self, directory: LogDir) -> None:
         """Let replicas follow again whose directory was full, or did not answer. They lead on where
         they still do, or where nobody does: the broker that was to lead may have died at once."""
@@ -552,9 +606,9 @@ class ReplicaManager:
 
     def refetch_wanted(self, partition: Partition) -> None:
         """Name the partition again: that is when a damaged log is dropped."""
-        leader_id = self._followed_from.get(partition.topic_partition)
-        if leader_id is not None:
-            self._loops[leader_id].add(partition)
+        fetched_from = self._followed_from.get(partition.topic_partition)
+        if fetched_from is not None:
+            self._loops[fetched_from].add(partition)
 
     def replica_broke_down(self, partition: Partition) -> None:
         """Stop fetching, and have the controller ask: it hears of it only then."""
@@ -573,9 +627,9 @@ class ReplicaManager:
 
     def follower_synced(self, partition: Partition) -> None:
         """Go on with a follower whose log has become durable further on."""
-        leader_id = self._followed_from.get(partition.topic_partition)
-        if leader_id is not None:
-            self._loops[leader_id].synced(partition)
+        fetched_from = self._followed_from.get(partition.topic_partition)
+        if fetched_from is not None:
+            self._loops[fetched_from].synced(partition)
 
     async def _check_lag(self) -> None:
         """Check twice per lag time, for ever, which followers lag and must leave the ISR."""

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from oncelog_broker.replication.catch_up import LOOK_AGAIN_S, Pace
 from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_broker.replication.progress import UNKNOWN_OFFSET
 from oncelog_broker.replication.purgatory import Deadlines
 from oncelog_broker.replication.safeguards import SAFE
@@ -22,8 +24,10 @@ from oncelog_protocol.errors import (
     InvalidRequestError,
     UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from oncelog_protocol.messages.fetch import (
+    NOT_KNOWN,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -32,9 +36,12 @@ from oncelog_protocol.messages.fetch import (
     ForgottenTopic,
 )
 from oncelog_protocol.messages.replication import AlterPartitionResult, LeaderAndIsrPartition
-from oncelog_protocol.types import Acks, TopicPartition
+from oncelog_protocol.records.batch import KAFKA_MAGIC
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.types import Acks, FetchLane, TopicPartition
 from oncelog_testing.memory.files import MemoryFiles
 from support.replicas import batch_of, make_logs, topic_config
+from support.room_settings import replica_settings
 from support.waiting import eventually
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -43,7 +50,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 class Leader:
     """It is a broker that leads some partitions in epoch 0, and one follower's session."""
 
-    def __init__(self, *tps: TopicPartition) -> None:
+    def __init__(self, *tps: TopicPartition, pace: Pace | None = None) -> None:
         self.logs = make_logs(MemoryFiles("/d"))
         self.partitions: dict[TopicPartition, Partition] = {}
         self.deadlines = Deadlines()
@@ -61,7 +68,7 @@ class Leader:
         self.logs.dirs[0].flusher.sync_now()
         self.looked_up = 0
         self.session = FollowerSession(
-            2, lookup=self.lookup, deadlines=self.deadlines, now=self.now
+            2, lookup=self.lookup, deadlines=self.deadlines, now=self.now, pace=pace
         )
         self.answers: list[tuple[FetchResponse, bytes]] = []
         self.session_epoch = 0
@@ -76,9 +83,11 @@ class Leader:
             raise UnknownTopicOrPartitionError
         return self.partitions[tp]
 
-    def lead(self, tp: TopicPartition, epoch: int, leader: int = 1) -> None:
+    def lead(
+        self, tp: TopicPartition, epoch: int, leader: int = 1, isr: Sequence[int] = (1, 2)
+    ) -> None:
         order = LeaderAndIsrPartition(
-            tp.topic, "id", tp.partition, leader, epoch, [1, 2], epoch, [1, 2], False
+            tp.topic, "id", tp.partition, leader, epoch, [*isr], epoch, [1, 2], False
         )
         assert self.partitions[tp].apply_leader_and_isr(order, self.now) == 0
 
@@ -106,6 +115,7 @@ class Leader:
         max_bytes: int = 1 << 20,
         forget: Sequence[TopicPartition] = (),
         topic_id: str = "id",
+        lane: int = FetchLane.MAIN.value,
     ) -> None:
         topics: dict[str, FetchTopic] = {}
         for tp, offset in names:
@@ -122,6 +132,7 @@ class Leader:
             self.session_epoch,
             list(topics.values()),
             [ForgottenTopic(tp.topic, [tp.partition]) for tp in forget],
+            lane,
         )
         self.session.handle(request, self._respond, self.now)
         self.session_epoch += 1
@@ -143,6 +154,15 @@ async def test_data_is_answered_at_once() -> None:
     leader.append(A0)
     leader.fetch((A0, 0))
     assert leader.one().records.length == len(leader.answers[0][1]) > 0
+
+
+async def test_a_follower_that_does_not_understand_a_batch_is_told() -> None:
+    leader = Leader()
+    kafkas = memoryview(encode_batch([b"v"], timestamps=0, magic=KAFKA_MAGIC))
+    leader.partitions[A0].append_as_leader(kafkas, Acks.LEADER, leader.now, magic=KAFKA_MAGIC)
+    leader.fetch((A0, 0))
+    assert leader.one().error_code == UnsupportedVersionError.code
+    assert not leader.answers[-1][1]
 
 
 async def test_without_news_it_is_parked_until_an_append_and_answered_once_for_many() -> None:
@@ -355,6 +375,8 @@ async def test_session_epochs_must_follow() -> None:
     leader.session_epoch = 1
     with pytest.raises(InvalidRequestError):
         leader.fetch(max_wait_ms=-1)
+    with pytest.raises(InvalidRequestError):
+        leader.fetch(lane=2)
 
 
 async def test_closing_leaves_nothing_behind() -> None:
@@ -417,3 +439,94 @@ async def test_two_thousand_idle_partitions_cost_nothing_per_fetch() -> None:
         leader.fetch(max_wait_ms=0)
     assert leader.looked_up == 0
     assert [len(message.topics) for message, _ in leader.answers[1:]] == [1, 0, 0, 0, 0]
+
+
+# ------------------------------------------------------------------------------ the catch-up lane
+
+CATCH_UP = FetchLane.CATCH_UP.value
+
+
+def a_pace(most: int) -> tuple[Pace, ReplicaConfig]:
+    """Return a pace that grants so many bytes a second, and its settings."""
+    settings = replica_settings(replica_catch_up_max_bytes_per_second=most)
+    pace = Pace(settings)
+    pace.start(asyncio.get_running_loop())
+    return pace, settings
+
+
+async def test_what_is_left_is_told_on_the_catch_up_lane_only() -> None:
+    leader = Leader(A0, A1)
+    leader.lead(A0, 1, isr=[1])
+    for tp in (A0, A1):
+        for _ in range(3):
+            leader.append(tp)
+    leader.logs.dirs[0].flusher.sync_now()  # committed, so nobody may join who lacks it
+    size = leader.partitions[A0].log.size_bytes
+    leader.fetch((A0, 0), epoch=1, max_bytes=size // 3)
+    assert leader.one().bytes_left == NOT_KNOWN
+    leader.fetch((A0, 0), epoch=1, max_bytes=size // 3, lane=CATCH_UP)
+    assert leader.one().records.length == size // 3
+    assert leader.one().bytes_left == 2 * size // 3
+    leader.fetch((A1, 0), max_bytes=size // 3, lane=CATCH_UP)
+    assert leader.one().records.length == size // 3
+    assert leader.one().bytes_left == 0, "a member belongs on the main lane, however far it is"
+
+
+async def test_who_lacks_nothing_hears_so_at_once_on_the_catch_up_lane() -> None:
+    """It may be in the ISR by now, and its place is on the main lane."""
+    pace, _ = a_pace(1)
+    leader = Leader(pace=pace)
+    leader.fetch((A0, 0), lane=CATCH_UP)
+    assert (leader.one().records.length, leader.one().bytes_left) == (0, 0)
+    leader.fetch(lane=CATCH_UP)
+    assert len(leader.answers) == 1, "it is told once"
+
+
+async def test_a_leader_holds_back_what_its_pace_does_not_allow() -> None:
+    pace, settings = a_pace(1)
+    leader = Leader(A0, A1, pace=pace)
+    for tp in (A0, A1):
+        leader.lead(tp, 1, isr=[1])
+        leader.append(tp, b"v" * 1_000)
+    leader.logs.dirs[0].flusher.sync_now()  # committed, so nobody may join who lacks it
+    leader.fetch((A0, 0), (A1, 0), epoch=1, max_wait_ms=20, lane=CATCH_UP)
+    assert leader.answers == []
+    await eventually(lambda: leader.answers)
+    assert leader.answers[0][0].topics == [], "its time is over"
+    leader.fetch(max_wait_ms=10_000, lane=CATCH_UP)
+    leader.append(A0)
+    leader.partitions[A1].fail()
+    settings.replica_catch_up_max_bytes_per_second = 0
+    await eventually(lambda: len(leader.answers) == 2)
+    (topic,) = leader.answers[1][0].topics
+    assert [(p.partition, bool(p.error_code)) for p in topic.partitions] == [(0, False), (1, True)]
+    assert pace.carried_bytes == len(leader.answers[1][1]) > 1_000
+    leader.session.close()
+    pace.close()
+
+
+async def test_members_wait_for_no_pace_and_spend_nothing_of_it() -> None:
+    pace, _ = a_pace(1)
+    leader = Leader(A0, A1, pace=pace)
+    leader.lead(A1, 1, isr=[1])
+    for tp in (A1, A0):
+        leader.append(tp)
+    leader.logs.dirs[0].flusher.sync_now()
+    leader.fetch((A1, 0), epoch=1, lane=CATCH_UP)
+    leader.fetch((A0, 0), lane=CATCH_UP)
+    assert leader.one().records.length > 0
+    assert leader.answers[-1][0].topics[0].partitions[0].partition == 0
+    assert pace.carried_bytes == leader.one().records.length
+    assert pace.ready_at(leader.now) - leader.now < LOOK_AGAIN_S, "no debt was made"
+    leader.session.close()
+    pace.close()
+
+
+async def test_the_main_lane_knows_no_pace() -> None:
+    pace, _ = a_pace(1)
+    leader = Leader(pace=pace)
+    leader.lead(A0, 1, isr=[1])
+    leader.append(A0)
+    leader.fetch((A0, 0), epoch=1)
+    assert leader.one().records.length > 0
+    assert pace.carried_bytes == 0

@@ -17,7 +17,7 @@ from oncelog_broker.replication.invariants import (
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.errors import StorageError
 from oncelog_protocol.messages.replication import AlterPartitionResult
-from oncelog_protocol.types import Acks, TopicPartition
+from oncelog_protocol.types import Acks, FetchLane, TopicPartition
 from support.replicas import TP, Replicas, batch_of
 from support.replication_cluster import FAST, Cluster
 from support.waiting import eventually
@@ -210,9 +210,9 @@ async def test_a_leader_that_is_fetched_for_goes_out_of_service_alone() -> None:
         manager = cluster[1].replicas
         cluster.lead(TopicPartition("t", 2), 2)  # so that broker 1 has a loop
         partition = cluster[1].partition(TP)
-        manager._loops[2].add(partition)
+        manager._loops[2, FetchLane.MAIN].add(partition)
         await eventually(lambda: partition.failed)
-        assert TP not in manager._loops[2]
+        assert TP not in manager._loops[2, FetchLane.MAIN]
         assert (await cluster.produced(TP1, b"x")).error_code == 0
         assert (await cluster.produced(TP, b"x")).error_code == StorageError.code
         assert cluster[1].broken == 1, "the controller is asked for its orders ..."
@@ -230,12 +230,12 @@ async def test_a_follower_has_exactly_one_fetcher(count: int) -> None:
         manager = cluster[3].replicas
         partition = cluster[3].partition(TP)
         if count:
-            manager._loops[2].add(partition)
+            manager._loops[2, FetchLane.MAIN].add(partition)
         else:
-            manager._loops[1].remove(TP)
+            manager._loops[1, FetchLane.MAIN].remove(TP)
         await eventually(lambda: partition.failed)
-        assert TP not in manager._loops[1]
-        assert TP not in manager._loops[2]
+        assert TP not in manager._loops[1, FetchLane.MAIN]
+        assert TP not in manager._loops[2, FetchLane.MAIN]
         await cluster.isr_is(TP1, 1, 2, 3)
         cluster[3].broken = 0
 

@@ -20,7 +20,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages.replication import StopPartition, StopReplicaRequest
 from oncelog_protocol.types import Acks, TopicPartition
-from support.replication_cluster import Cluster
+from support.replication_cluster import Cluster, Node
 from support.waiting import eventually
 
 TP = TopicPartition("t", 0)
@@ -292,6 +292,49 @@ async def test_a_deletion_that_fails_says_so_to_all_who_wait() -> None:
         node.files.heal()
 
 
+def deletion(topic_id: str = "id") -> StopReplicaRequest:
+    return StopReplicaRequest(9, 1, 0, [StopPartition("t", topic_id, 0, 7, True)])
+
+
+async def test_nothing_is_said_to_be_deleted_that_may_be_in_an_offline_directory() -> None:
+    async with Cluster(dirs=("/d", "/e")) as cluster:
+        cluster.lead(TP, 1)
+        node = cluster[2]
+        where = node.partition(TP).log.log_dir.path
+        assert (await cluster[3].replicas.stop_replicas(deletion()))[0].error_code == 0
+        assert (await cluster[3].replicas.stop_replicas(deletion()))[0].error_code == 0
+        node.files.fail("append", where, error=errno.EIO)
+        await cluster.produced(TP, b"a")
+        await eventually(lambda: node.partition(TP).failed)
+        for topic_id in ("id", "id", "another"):
+            answer = await node.replicas.stop_replicas(deletion(topic_id))
+            assert answer[0].error_code == StorageError.code
+        with pytest.raises(UnknownTopicOrPartitionError):
+            node.partition(TP)
+        assert node.files.list_dir(f"{where}/t-0"), "it is not touched"
+
+
+async def test_what_an_offline_directory_may_hold_is_deleted_at_the_next_start() -> None:
+    async with Cluster(dirs=("/d", "/e")) as cluster:
+        cluster.lead(TP, 1)
+        where = cluster[2].partition(TP).log.log_dir.path
+        await cluster[2].stop()
+        files, other = cluster[2].files, "/e" if where == "/d" else "/d"
+        cluster.nodes[2] = node = Node(cluster, 2, ("/d", "/e"), files)
+        files.fail("read", where, times=None)
+        await node.start()
+        assert [each.path for each in node.logs.dirs if each.online] == [other]
+        answer = await node.replicas.stop_replicas(deletion())
+        assert answer[0].error_code == StorageError.code
+        await node.stop()
+        files.heal()
+        cluster.nodes[2] = node = Node(cluster, 2, ("/d", "/e"), files)
+        await node.start()
+        answer = await node.replicas.stop_replicas(deletion())
+        assert answer[0].error_code == 0
+        assert not files.exists(f"{where}/t-0")
+
+
 async def test_not_here_is_told_from_nowhere() -> None:
     async with Cluster(brokers=1) as cluster:
         manager = cluster[1].replicas
@@ -384,6 +427,9 @@ async def test_high_watermarks_are_taken_from_the_checkpoint_until_an_order_come
         assert cluster[1].replicas.high_watermarks() == {TP: 2}
         cluster[1].replicas._watermarks[TopicPartition("x", 1)] = 7
         assert cluster[1].replicas.high_watermarks()[TopicPartition("x", 1)] == 7
+        asked = [cluster[1].replicas.high_watermark(each) for each in (TP, TopicPartition("x", 1))]
+        assert asked == [2, 7]
+        assert cluster[1].replicas.high_watermark(TopicPartition("nobody", 0)) is None
 
 
 async def test_roles_are_told_whenever_they_may_have_changed() -> None:
