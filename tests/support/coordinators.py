@@ -31,12 +31,31 @@ class MemoryPartition:
         self.end_offset = 0
         self.high_watermark = 0
         self.leader_epoch = 0
+        self.cuts = 0
         self.waiting: list[tuple[int, Callable[[int], None]]] = []
 
     @property
     def records(self) -> list[CoordinatorRecord]:
         """Return all records, in order."""
         return [record for batch in self.batches for record in batch]
+
+    def batches_from(self, offset: int, upto: int | None = None) -> list[list[CoordinatorRecord]]:
+        """Return what lies between two offsets, by batch."""
+        found, start = [], 0
+        for batch in self.batches:
+            low = max(offset - start, 0)
+            high = len(batch) if upto is None else max(upto - start, 0)
+            if some := batch[low:high]:
+                found.append(some)
+            start += len(batch)
+        return found
+
+    def cut(self, offset: int) -> None:
+        """Truncate the partition."""
+        self.batches = self.batches_from(0, offset)
+        self.end_offset = offset
+        self.high_watermark = min(self.high_watermark, offset)
+        self.cuts += 1
 
     def append(self, records: Sequence[CoordinatorRecord]) -> None:
         """Append one batch more."""
@@ -56,6 +75,38 @@ class MemoryPartition:
         waiting, self.waiting = self.waiting, []
         for _, callback in waiting:
             callback(error_code)
+
+
+class MemoryFollowed:
+    """It is a ``FollowedLog`` over a partition in memory."""
+
+    def __init__(self, partition: MemoryPartition, writer: MemoryWriter) -> None:
+        self._partition = partition
+        self._writer = writer
+        self._cuts = partition.cuts
+        self.position = 0
+
+    @property
+    def left(self) -> int:
+        """Return how much is left to read."""
+        return max(self._partition.high_watermark - self.position, 0)
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the partition was not cut since."""
+        return self._partition.cuts == self._cuts
+
+    async def read_on(self) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
+        """Yield what is committed and new."""
+        partition, writer = self._partition, self._writer
+        for batch in partition.batches_from(self.position, partition.high_watermark):
+            if writer.gate is not None:
+                await writer.gate.wait()
+            self.position += len(batch)
+            yield batch
+            await asyncio.sleep(0)
+            if writer.read_error is not None:
+                raise writer.read_error
 
 
 class MemoryWriter:
@@ -103,10 +154,13 @@ class MemoryWriter:
     def end_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
         return self._led(topic_partition, leader_epoch).end_offset
 
+    def follow(self, topic_partition: TopicPartition) -> MemoryFollowed:
+        return MemoryFollowed(self.partition(topic_partition), self)
+
     async def read(
-        self, topic_partition: TopicPartition, leader_epoch: int
+        self, topic_partition: TopicPartition, leader_epoch: int, offset: int = 0
     ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
-        for batch in list(self._led(topic_partition, leader_epoch).batches):
+        for batch in self._led(topic_partition, leader_epoch).batches_from(offset):
             if self.gate is not None:
                 await self.gate.wait()
             self._led(topic_partition, leader_epoch)

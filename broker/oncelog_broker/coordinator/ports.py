@@ -12,7 +12,36 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from oncelog_broker.coordinator.result import CoordinatorRecord, Result
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import NO_TXN_NUMBER, TopicPartition
+
+
+class FollowedLog(Protocol):
+    """It is an internal partition that another broker leads, as it is read here on and on."""
+
+    @property
+    def position(self) -> int:
+        """Return the offset behind all that was yielded."""
+        ...
+
+    @property
+    def left(self) -> int | None:
+        """Return how many records lie between the position and what the leader has committed; None:
+        the leader has not told yet."""
+        ...
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the partition is still the one that was read: nothing of it was cut, and
+        compaction took nothing that was not read yet."""
+        ...
+
+    def read_on(self) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
+        """Yield what is committed, as far as this broker knows, and was not yielded before, in
+        order.
+
+        :raises ApiError: the replica is not here any more, or cannot be read.
+        """
+        ...
 
 
 class PartitionWriter(Protocol):
@@ -47,12 +76,19 @@ class PartitionWriter(Protocol):
         ...
 
     def read(
-        self, topic_partition: TopicPartition, leader_epoch: int
+        self, topic_partition: TopicPartition, leader_epoch: int, offset: int = 0
     ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
-        """Yield all records of the partition in order, from the log start to the log end as of now,
-        batch by batch, giving way to others in between.
+        """Yield all records of the partition in order, from ``offset`` or the log start to the log
+        end as of now, batch by batch, giving way to others in between.
 
         :raises ApiError: not leader in ``leader_epoch`` any more, or the log cannot be read.
+        """
+        ...
+
+    def follow(self, topic_partition: TopicPartition) -> FollowedLog:
+        """Return the log of a replica that is here, to be read from its start.
+
+        :raises ApiError: there is no replica here.
         """
         ...
 
@@ -105,9 +141,11 @@ class ProducerMarker(NamedTuple):
 
     producer_id: int
     producer_epoch: int
-    """It is the epoch of the marker: above that of the data."""
+    """It is the epoch of the marker: above that of the data, unless it has a number."""
     commit: bool
     partitions: list[TopicPartition]
+    number: int = NO_TXN_NUMBER
+    """The transaction has this number under the epoch; -1: the epoch was raised."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

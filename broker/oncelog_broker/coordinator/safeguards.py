@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from oncelog_broker.coordinator.ports import PartitionWriter
+from oncelog_broker.coordinator.ports import MarkerSenderPort, PartitionWriter
 from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord
 from oncelog_broker.coordinator.transaction import ordinary
 from oncelog_broker.coordinator.transaction.ordinary import Now, ProducerIdAndEpoch, Step
@@ -32,6 +32,12 @@ class CoordinatorSafeguards:
     def serves_while_loading(self) -> bool:
         """Return whether operations may run before the whole partition was read."""
         return False
+
+    def adopts(self, holds: bool) -> bool:
+        """Return whether a shard that was read while its partition was followed may serve: only if
+        the log holds what was read [B31]. It would tell what was never committed, and lack what
+        stands in its place."""
+        return holds
 
     def writer(self, writer: PartitionWriter) -> PartitionWriter:
         """Return who says when a write is committed. Neither is a write acknowledged before, nor a
@@ -71,6 +77,16 @@ class CoordinatorSafeguards:
     def marker_epoch(self, producer_epoch: int) -> int:
         """Return the epoch below which a marker ends transactions."""
         return producer_epoch
+
+    def marker_sender(self, sender: MarkerSenderPort) -> MarkerSenderPort:
+        """Return who says when all markers of a transaction are written, before which the next one
+        of its producer does not begin [N111]."""
+        return sender
+
+    def missing(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        """Return those of ``partitions`` for which a leader is told no: their client has not added
+        them to its transaction [N112]."""
+        return partitions
 
     def prepared(self, send_markers: Callable[[], None]) -> None:
         """Send no marker when a decision was appended: it is committed first."""

@@ -105,6 +105,8 @@ class ClassicProtocol:
         names = [name for name, _ in offer.protocols]
         if not group.supports(request.protocol_type, names, member):
             raise InconsistentGroupProtocolError
+        if not group.understands(offer, member):
+            raise InconsistentGroupProtocolError("its members are clients of another protocol")
         try:
             check_room(group, request, offer, member, self._config)
         except GroupMaxSizeReachedError:

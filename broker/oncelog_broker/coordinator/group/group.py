@@ -23,7 +23,7 @@ from oncelog_broker.coordinator.group.members import (
 )
 from oncelog_broker.coordinator.group.records import OffsetRecord, PendingOffset, SavedGroup
 from oncelog_broker.coordinator.group.states import GroupState, check_transition
-from oncelog_protocol.consumer_protocol import PROTOCOL_TYPE
+from oncelog_protocol.consumer_protocol import PROTOCOL_TYPE, is_of_kafka
 from oncelog_protocol.errors import (
     FencedInstanceIdError,
     IllegalGenerationError,
@@ -243,6 +243,14 @@ class Group:
         own = {name for name, _ in without.offer.protocols} if without is not None else set()
         return any(self._supported[name] - (name in own) == others for name in names)
 
+    def understands(self, offer: Offer, without: Member | None = None) -> bool:
+        """Return whether a member with this offer speaks as the others (than ``without``) do.
+        Clients of Kafka and ours say the same in different words, under the same names."""
+        other = next((member for member in self.members.values() if member is not without), None)
+        if other is None or not self.uses_consumer_protocol:
+            return True
+        return _speaks_kafka(offer) == _speaks_kafka(other.offer)
+
     def choose_protocol(self) -> str:
         """Return the protocol that most members prefer, of those that all support. Of equals it is
         the one that was voted for first."""
@@ -390,3 +398,7 @@ class Group:
             member_id=member.member_id,
             members=members,
         )
+
+
+def _speaks_kafka(offer: Offer) -> bool:
+    return any(is_of_kafka(metadata) for _, metadata in offer.protocols)

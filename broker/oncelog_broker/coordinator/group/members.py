@@ -15,6 +15,7 @@ from oncelog_protocol.consumer_protocol import (
     ConsumerSubscription,
     decode_assignment,
     decode_subscription,
+    is_of_kafka,
 )
 from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
@@ -165,8 +166,8 @@ def restored(saved: SavedMember, protocol: str | None) -> Member:
 
 
 def subscription_of(metadata: bytes) -> ConsumerSubscription | None:
-    """Return what a member of the consumer protocol subscribes to; None when the bytes do not
-    say."""
+    """Return what a member of the consumer protocol subscribes to, a client of ours or of Kafka;
+    None when the bytes do not say."""
     try:
         return decode_subscription(metadata)
     except InvalidRequestError:
@@ -192,6 +193,6 @@ def wants_the_same(old: bytes, new: bytes) -> bool:
     if old == new:
         return True
     before, after = subscription_of(old), subscription_of(new)
-    if before is None or after is None:
-        return False
+    if before is None or after is None or is_of_kafka(new):
+        return False  # assignors of Kafka's clients tell each other more, in bytes of their own
     return sorted(before.topics) == sorted(after.topics) and before.rack == after.rack

@@ -133,9 +133,10 @@ def to_commit(
 
 
 def to_pend(
-    request: TxnOffsetCommitRequest, now_ms: int, metadata_bytes_max: int
+    request: TxnOffsetCommitRequest, now_ms: int, metadata_bytes_max: int, number: int = 0
 ) -> tuple[list[CoordinatorRecord], TxnOffsetCommitResponse]:
-    """Return the same as :func:`to_commit`, for offsets in a transaction."""
+    """Return the same as :func:`to_commit`, for offsets in a transaction, which has ``number`` if
+    it ends by number."""
     records: list[CoordinatorRecord] = []
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
@@ -154,6 +155,7 @@ def to_pend(
                 metadata,
                 now_ms,
                 topic.topic_id,
+                number,
             )
             tp = TopicPartition(topic.topic, item.partition)
             records.append(pending_record(request.group_id, tp, request.producer_id, pending))

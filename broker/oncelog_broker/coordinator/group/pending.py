@@ -10,7 +10,8 @@ Rules
   meanwhile. Otherwise a late offset would be pending for ever, or in the next transaction
   (KIP-890). Where an offset of the transaction is pending already, its marker is still to come.
 * A marker ends offsets with an older epoch than its own; where there are only newer ones, it is
-  late.
+  late. One with a number ends those of its own epoch, too, whose number is not above: each offset
+  has the number that the transaction's coordinator told when it was asked [N110].
 * The latest commit counts: an offset supersedes those of that partition that became pending before
   it. Their transactions then have no say in it any more.
 """
@@ -29,7 +30,7 @@ from oncelog_broker.coordinator.group.records import (
 )
 from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord
 from oncelog_protocol.errors import InvalidProducerEpochError
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import NO_TXN_NUMBER, TopicPartition
 
 MARKER_BYTES_MAX = 256 * 1024
 """A marker writes so many bytes in one go; one batch must hold it. The rest follows."""
@@ -100,6 +101,14 @@ class PendingOffsets:
         """Return whether nothing of this transaction is pending here."""
         return self._newest.get(producer_id) != producer_epoch
 
+    def number(self, producer_id: int, producer_epoch: int) -> int:
+        """Return the number of the transaction of which something is pending here; 0: it has
+        none."""
+        items = self._by_producer.get(producer_id, {}).values()
+        return max(
+            (item.number for item in items if item.producer_epoch == producer_epoch), default=0
+        )
+
     def take_guard(self, producer_id: int) -> TxnOffsetsGuard:
         """Return a new guard, which is to be released."""
 
@@ -132,6 +141,7 @@ class PendingOffsets:
         producer_epoch: int,
         commit: bool,
         now_ms: int,
+        number: int = NO_TXN_NUMBER,
     ) -> tuple[list[CoordinatorRecord], bool]:
         """Return the records of a marker, and whether that is all; if not, it is to be asked again.
 
@@ -143,7 +153,12 @@ class PendingOffsets:
         """
         self._void(producer_id)
         items = self._by_producer.get(producer_id, {})
-        older = [key for key, item in items.items() if item.producer_epoch < producer_epoch]
+        older = [
+            key
+            for key, item in items.items()
+            if item.producer_epoch < producer_epoch
+            or (item.producer_epoch == producer_epoch and 0 < item.number <= number)
+        ]
         if items and not older:
             raise InvalidProducerEpochError(f"epoch {producer_epoch} of producer {producer_id}")
         records: list[CoordinatorRecord] = []
@@ -159,7 +174,8 @@ class PendingOffsets:
         if complete:
             self._ending.pop(producer_id, None)
         else:
-            self._ending[producer_id] = producer_epoch
+            # What ends by number has the epoch of its marker.
+            self._ending[producer_id] = producer_epoch + (number >= 0)
         return records or [BARRIER], complete
 
     # ---- looking

@@ -38,6 +38,8 @@ GROUP_KEY = 2
 PENDING_KEY = 3
 DEPARTED_KEY = 4
 VALUE_VERSION = 0
+NUMBERED_VERSION = 1
+"""A pending offset has this version when its transaction ends by number."""
 
 _OFFSET_FIELDS = 6
 _PENDING_FIELDS = 7
@@ -65,6 +67,8 @@ class PendingOffset(NamedTuple):
     metadata: str
     timestamp_ms: int
     topic_id: str = ""
+    number: int = 0
+    """The transaction has this number under its epoch, if it ends by number."""
 
 
 class SavedMember(NamedTuple):
@@ -168,7 +172,12 @@ def pending_record(
     """Return the record of one offset in an open transaction, or of its end."""
     topic, partition = topic_partition
     key = _pack([PENDING_KEY, group, topic, partition, producer_id])
-    value = None if pending is None else _pack([VALUE_VERSION, *pending])
+    value = None
+    if pending is not None:
+        if pending.number:
+            value = _pack([NUMBERED_VERSION, *pending])
+        else:
+            value = _pack([VALUE_VERSION, *pending[:-1]])
     return CoordinatorRecord(key, value)
 
 
@@ -234,8 +243,10 @@ def _pending_fact(key: Any, value: bytes | None) -> PendingFact:
     _check_types((group, topic, partition, producer_id), (str, str, int, int))
     pending = None
     if value is not None:
-        pending = PendingOffset(*_unpack(value)[1:_PENDING_FIELDS])
-        _check_types(tuple(pending), (int, int, int, str, int, str))
+        version, *fields = _unpack(value)
+        count = _PENDING_FIELDS if version < NUMBERED_VERSION else _PENDING_FIELDS + 1
+        pending = PendingOffset(*fields[: count - 1])
+        _check_types(tuple(pending), (int, int, int, str, int, str, int))
     return PendingFact(group, TopicPartition(topic, partition), producer_id, pending)
 
 

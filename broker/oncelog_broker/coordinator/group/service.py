@@ -48,12 +48,21 @@ from oncelog_protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import NO_TXN_NUMBER, TopicPartition
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-Verify = Callable[[TopicPartition, Callable[[int], None]], None]
+
+class Verified(Protocol):
+    """It is told whether a partition is in a transaction."""
+
+    def __call__(self, code: int, number: int = 0) -> None:
+        """Take the error code, and the number of a transaction that ends by number."""
+        ...
+
+
+Verify = Callable[[TopicPartition, Verified], None]
 """It has the transaction coordinator add a partition to a transaction, and calls back once, with an
 error code or 0."""
 
@@ -259,12 +268,14 @@ class GroupCoordinator:
                 # With a guard there is never another one.
                 reply(value if isinstance(value, TxnOffsetCommitResponse) else None, code)
 
-            def verified(code: int) -> None:
+            def verified(code: int, number: int = 0) -> None:
                 if code != NO_ERROR:
                     done(None, code)
                     return
                 self._engine.write(
-                    request.group_id, lambda shard: shard.commit_in_txn(request, guard), done
+                    request.group_id,
+                    lambda shard: shard.commit_in_txn(request, guard, number),
+                    done,
                 )
 
             verify(TopicPartition(GROUP_TOPIC, guard.partition), verified)
@@ -278,6 +289,8 @@ class GroupCoordinator:
         producer_epoch: int,
         commit: bool,
         callback: Callable[[int], None],
+        *,
+        number: int = NO_TXN_NUMBER,
     ) -> None:
         """Apply the marker of a transaction with offsets in this partition of the internal topic.
         ``callback`` gets 0 once the outcome is committed and in force, or an error code:
@@ -285,13 +298,15 @@ class GroupCoordinator:
 
         def reply(complete: bool | None, code: int) -> None:
             if code == NO_ERROR and not complete:
-                self.end_transaction(partition, producer_id, producer_epoch, commit, callback)
+                self.end_transaction(
+                    partition, producer_id, producer_epoch, commit, callback, number=number
+                )
             else:
                 callback(code)
 
         self._engine.write_partition(
             partition,
-            lambda shard: shard.end_transaction(producer_id, producer_epoch, commit),
+            lambda shard: shard.end_transaction(producer_id, producer_epoch, commit, number),
             reply,
         )
 

@@ -85,7 +85,7 @@ from oncelog_protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import NO_TXN_NUMBER, TopicPartition
 from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.structured_logging import get_logger
@@ -345,10 +345,14 @@ class GroupShard:
         return Result(*to_commit(group, request, self._clock.now_ms(), longest))
 
     def commit_in_txn(
-        self, request: TxnOffsetCommitRequest, guard: TxnOffsetsGuard | None = None
+        self,
+        request: TxnOffsetCommitRequest,
+        guard: TxnOffsetsGuard | None = None,
+        number: int = 0,
     ) -> Result[TxnOffsetCommitResponse | TxnOffsetsGuard]:
         """Carry out TxnOffsetCommit. A guard as reply means that nothing was done: have the
-        partition added to the transaction and ask again with the guard.
+        partition added to the transaction and ask again with the guard, and with the number of the
+        transaction, if it ends by number.
 
         :raises ApiError: the whole-request errors of ``TxnOffsetCommitResponse``.
         """
@@ -361,7 +365,8 @@ class GroupShard:
         producer_id, epoch = request.producer_id, request.producer_epoch
         self.transactions.check_epoch(producer_id, epoch)
         longest = self._config.offset_metadata_max_bytes
-        records, response = to_pend(request, self._clock.now_ms(), longest)
+        known = self.transactions.number(producer_id, epoch)
+        records, response = to_pend(request, self._clock.now_ms(), longest, known or number)
         if records and self.transactions.needs_guard(producer_id, epoch):
             if guard is None:
                 return Result((), self.transactions.take_guard(producer_id))
@@ -369,15 +374,17 @@ class GroupShard:
                 raise ConcurrentTransactionsError("a transaction of the producer has ended")
         return Result(records, response)
 
-    def end_transaction(self, producer_id: int, producer_epoch: int, commit: bool) -> Result[bool]:
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int, commit: bool, number: int = NO_TXN_NUMBER
+    ) -> Result[bool]:
         """Carry out WriteTxnMarkers: offsets of transactions with older epochs become the groups',
         or are dropped. The reply False means that there is more than one batch holds: call again.
 
         :raises InvalidProducerEpochError: only a newer transaction of the producer is open here.
         """
-        epoch = self._safeguards.marker_epoch(producer_epoch)
+        epoch = producer_epoch if number >= 0 else self._safeguards.marker_epoch(producer_epoch)
         records, complete = self.transactions.end(
-            self.groups, producer_id, epoch, commit, self._clock.now_ms()
+            self.groups, producer_id, epoch, commit, self._clock.now_ms(), number
         )
         return Result(records, complete)
 

@@ -19,7 +19,7 @@ from oncelog_protocol.errors import (
     InvalidProducerEpochError,
     UnstableOffsetCommitError,
 )
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import NO_TXN_NUMBER, TopicPartition
 
 TP = TopicPartition("t", 0)
 PID = 70
@@ -40,8 +40,10 @@ class Shelf:
     def put(self, pid: int, item: PendingOffset, group: str = "g", tp: TopicPartition = TP) -> None:
         self.pending.put(self.groups.setdefault(group, Group(group, 0)), tp, pid, item)
 
-    def end(self, pid: int, epoch: int, commit: bool = True) -> bool:
-        records, complete = self.pending.end(self.groups, pid, epoch, commit, 5_000)
+    def end(
+        self, pid: int, epoch: int, commit: bool = True, *, number: int = NO_TXN_NUMBER
+    ) -> bool:
+        records, complete = self.pending.end(self.groups, pid, epoch, commit, 5_000, number)
         for record in records:
             self.replay(record)
         return complete
@@ -177,6 +179,42 @@ def test_a_marker_ends_only_what_is_older() -> None:
     assert shelf.end(PID, 4)
     assert shelf.offsets() == {TP: 10}
     assert shelf.groups["g"].pending_offsets == {other: {PID: item(5, 50)}}
+
+
+def test_numbers_tell_transactions_of_one_epoch_apart() -> None:
+    shelf = Shelf()
+    shelf.put(PID, item(3)._replace(number=2))
+    for late in (1, NO_TXN_NUMBER):
+        with pytest.raises(InvalidProducerEpochError):
+            shelf.end(PID, 3, number=late)
+    assert shelf.pending.number(PID, 3) == 2
+    assert shelf.end(PID, 3, number=2)
+    assert shelf.offsets() == {TP: 10}
+    assert shelf.pending.number(PID, 3) == 0
+    assert shelf.end(PID, 3, number=2), "a repeat"
+
+
+def test_fencing_ends_what_has_a_number() -> None:
+    shelf = Shelf()
+    shelf.put(PID, item(3)._replace(number=2))
+    assert shelf.end(PID, 4, commit=False)
+    assert shelf.offsets() == {}
+    assert not shelf.groups["g"].pending_offsets
+
+
+def test_nothing_of_its_epoch_comes_between_two_pieces_of_a_marker_with_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pending_module, "MARKER_BYTES_MAX", 10)
+    shelf = Shelf()
+    for partition in range(3):
+        shelf.put(PID, item(3)._replace(number=2), tp=TopicPartition("t", partition))
+    assert not shelf.end(PID, 3, number=2)
+    with pytest.raises(InvalidProducerEpochError):
+        shelf.pending.check_epoch(PID, 3)
+    while not shelf.end(PID, 3, number=2):
+        pass
+    shelf.pending.check_epoch(PID, 3)
 
 
 def test_a_large_transaction_is_ended_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,9 +108,9 @@ def test_newer_versions_are_taken() -> None:
     value = msgpack.packb([7, 5, 1, "m", 9, "id", "something new"])
     fact = decode_record(CoordinatorRecord(key, value))
     assert fact == OffsetFact("g", TP, OffsetRecord(5, 1, "m", 9, "id"))
-    value = msgpack.packb([7, 2, 5, 1, "m", 9, "id", "something new"])
+    value = msgpack.packb([7, 2, 5, 1, "m", 9, "id", 3, "something new"])
     fact = decode_record(CoordinatorRecord(PENDING_KEY, value))
-    assert fact == PendingFact("g", TP, 8, PendingOffset(2, 5, 1, "m", 9, "id"))
+    assert fact == PendingFact("g", TP, 8, PendingOffset(2, 5, 1, "m", 9, "id", 3))
     fact = decode_record(CoordinatorRecord(DEPARTED_KEY, msgpack.packb([7, 5, "something new"])))
     assert fact == DepartedFact("g", "m", 5)
     member = ["m", None, "c", "h", 1, 2, b"s", b"a", "new"]

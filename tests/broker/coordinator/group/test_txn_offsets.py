@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_broker.coordinator.group import pending as pending_module
+from oncelog_broker.coordinator.group.service import Verified
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import (
     ConcurrentTransactionsError,
@@ -111,6 +112,24 @@ def test_offsets_are_unstable_until_the_marker() -> None:
     assert fetch(world, 0, stable=False) == [(0, 1)]
     assert end(world) == [0]
     assert fetch(world, 0) == [(0, 10)]
+
+
+def test_offsets_have_the_number_that_was_told() -> None:
+    world = GroupWorld()
+
+    def verify(tp: TopicPartition, told: Verified) -> None:
+        told(0, 4)
+
+    answer = Answer()
+    world.groups.commit_in_txn(request(10), verify, answer)
+    assert answer.code == 0
+    assert pend(world, Asked(code=1), 11, partition=1).code == 0, "nobody is asked again"
+    heard: list[int] = []
+    world = world.restarted()
+    for number in (3, 4, 4):
+        world.groups.end_transaction(0, PID, 3, True, heard.append, number=number)
+    assert heard == [InvalidProducerEpochError.code, 0, 0]
+    assert fetch(world, 0, 1) == [(0, 10), (0, 11)]
 
 
 def test_unstable_offsets_are_not_left_out_when_all_are_asked_for() -> None:
