@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from oncelog_broker.coordinator.ports import PartitionWriter
+from oncelog_broker.coordinator.ports import MarkerOrder, MarkerSenderPort, PartitionWriter
 from oncelog_broker.coordinator.result import CoordinatorRecord
 from oncelog_broker.coordinator.safeguards import AskDeleted, CoordinatorSafeguards
 from oncelog_broker.coordinator.transaction.ordinary import (
@@ -43,6 +43,14 @@ class _Hasty:
     ) -> None:
         """Say at once that it is committed."""
         callback(0)
+
+
+class CutIgnored(CoordinatorSafeguards):
+    """Whoever is elected adopts what it has read before, though the log was cut since."""
+
+    def adopts(self, holds: bool) -> bool:
+        """Return True."""
+        return True
 
 
 class AppendsAnswered(CoordinatorSafeguards):
@@ -114,6 +122,33 @@ class EpochsStay(CoordinatorSafeguards):
         return producer_epoch + 1
 
 
+class _AtOnce:
+    def __init__(self, sender: MarkerSenderPort) -> None:
+        self._sender = sender
+
+    def send(self, order: MarkerOrder, done: Callable[[], None]) -> Callable[[], None]:
+        """Send the markers, and say at once that they are written."""
+        self._sender.send(order, lambda: None)
+        done()
+        return lambda: None
+
+
+class MarkersUnawaited(CoordinatorSafeguards):
+    """The next transaction of a producer begins while markers of the last are under way."""
+
+    def marker_sender(self, sender: MarkerSenderPort) -> MarkerSenderPort:
+        """Return one that waits for nobody."""
+        return _AtOnce(sender)
+
+
+class AnyPartitionTaken(CoordinatorSafeguards):
+    """A leader may append what a client has not added to its transaction."""
+
+    def missing(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        """Return nothing."""
+        return ()
+
+
 class MarkersBeforeDecision(CoordinatorSafeguards):
     """Markers go out when the decision was appended."""
 
@@ -136,6 +171,7 @@ class UnheardOfIsDeleted(CoordinatorSafeguards):
 
 UNSAFE: dict[str, CoordinatorSafeguards] = {
     "wait_for_load": HalfServed(),
+    "adopt_uncut_only": CutIgnored(),
     "fence_generation": AnybodyCommits(),
     "replies_wait_for_commit": AppendsAnswered(),
     "outsiders_wait_for_barrier": NoBarrier(),
@@ -143,6 +179,8 @@ UNSAFE: dict[str, CoordinatorSafeguards] = {
     "require_stable": UnstableTold(),
     "bump_epoch_per_txn": EpochsStay(),
     "prepare_before_markers": MarkersBeforeDecision(),
+    "all_markers_before_next": MarkersUnawaited(),
+    "must_be_added": AnyPartitionTaken(),
     "confirm_deletions": UnheardOfIsDeleted(),
 }
 """Rules by the switch that turns them off."""

@@ -11,20 +11,22 @@ Rules
 * Nothing is served before the whole partition was read [B29], in the order of the log, tombstones
   and all (KAFKA-5600). COORDINATOR_LOAD_IN_PROGRESS is said while that goes on and never else. A
   load that fails is begun again, after a pause, as long as the epoch holds (KAFKA-9307).
-* Caches are rebuilt from the log only, never from a side file [K16].
+* Caches are rebuilt from the log only, never from a side file [K16]. A partition that this broker
+  is to lead soon is read before: see ``shadows``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
 from oncelog_broker.coordinator.led_shard import LedShard, Reply, S, Shard, ShardState
 from oncelog_broker.coordinator.ports import PartitionWriter, Timers
-from oncelog_broker.coordinator.result import Result
+from oncelog_broker.coordinator.result import CoordinatorRecord, Result
 from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
+from oncelog_broker.coordinator.shadows import REPLAY_COUNT_MAX, Shadows
 from oncelog_protocol.coordinators import coordinator_partition
 from oncelog_protocol.errors import (
     NO_ERROR,
@@ -45,9 +47,6 @@ __all__ = ["CoordinatorEngine", "LedShard", "Reply", "Shard", "ShardState"]
 logger = get_logger(__name__)
 
 T = TypeVar("T")
-
-REPLAY_COUNT_MAX = 300
-"""So many records are replayed in one turn of the loop, which takes some milliseconds."""
 
 RELOAD_S = 0.1
 RELOAD_S_MAX = 10.0
@@ -85,6 +84,14 @@ class CoordinatorEngine(Generic[S]):
         self._commit_timeout_s = commit_timeout_ms / 1000
         self._safeguards = safeguards
         self._led: dict[int, LedShard[S]] = {}
+        self._shadows: Shadows[S] = Shadows(
+            name=name,
+            topic=topic,
+            writer=writer,
+            make=self._make_led,
+            tasks=tasks,
+            safeguards=safeguards,
+        )
         self._closed = False
 
     # ---- which shard
@@ -118,6 +125,12 @@ class CoordinatorEngine(Generic[S]):
     def led(self) -> list[LedShard[S]]:
         """Return the shards of this broker in whatever state, by partition."""
         return [self._led[partition] for partition in sorted(self._led)]
+
+    @property
+    def warm(self) -> list[int]:
+        """Return the partitions that this broker does not lead yet, and could almost serve at
+        once."""
+        return self._shadows.warm
 
     def _led_for(self, key: str) -> LedShard[S] | int:
         if self.partition_count is None:
@@ -208,7 +221,8 @@ class CoordinatorEngine(Generic[S]):
         """Begin to load ``partition``, which this broker leads in ``leader_epoch``. It is harmless
         when that is known; an older epoch is ignored. If the shard is loaded already and only the
         epoch is newer (a follower has died), the shard is kept: nobody else has written in between,
-        and what was appended stays in the log. A load under way begins anew."""
+        and what was appended stays in the log. A load under way begins anew. What was read of the
+        partition while it was followed is not read again [B31]."""
         if self._closed or self._tasks.closed:
             return
         led = self._led.get(partition)
@@ -219,18 +233,31 @@ class CoordinatorEngine(Generic[S]):
                 led.leads_on(leader_epoch)
                 return
             self._give_up(led, NotCoordinatorError.code)
-        self._begin(partition, leader_epoch, RELOAD_S)
+        taken = self._shadows.take(partition)
+        if taken is None:
+            self._begin(partition, leader_epoch, RELOAD_S)
+            return
+        taken.led.leads_on(leader_epoch)
+        self._led[partition] = taken.led
+        self._spawn_load(taken.led, RELOAD_S, taken.rest, taken.offset)
 
-    def resigned(self, partition: int, leader_epoch: int) -> None:
+    def resigned(self, partition: int, leader_epoch: int, *, is_next: bool = False) -> None:
         """Give up ``partition``, which this broker does not lead in ``leader_epoch``; older news
-        are ignored."""
+        are ignored. With ``is_next`` it is to lead soon, and gets ready."""
         led = self._led.get(partition)
-        if led is not None and leader_epoch >= led.leader_epoch:
+        if led is not None:
+            if leader_epoch < led.leader_epoch:
+                return
             self._give_up(led, NotCoordinatorError.code)
+        if not is_next:
+            self._shadows.drop(partition, "another broker is to lead")
+        elif not self._closed:
+            self._shadows.keep(partition, leader_epoch)
 
     def close(self) -> None:
         """Give up everything, for good; callers that wait are told NOT_COORDINATOR."""
         self._closed = True
+        self._shadows.close()
         for led in self.led:
             self._give_up(led, NotCoordinatorError.code)
 
@@ -241,8 +268,8 @@ class CoordinatorEngine(Generic[S]):
 
     # ---- loading
 
-    def _begin(self, partition: int, leader_epoch: int, pause_s: float) -> None:
-        led = self._led[partition] = LedShard(
+    def _make_led(self, partition: int, leader_epoch: int) -> LedShard[S]:
+        return LedShard(
             TopicPartition(self.topic, partition),
             leader_epoch,
             writer=self._writer,
@@ -251,12 +278,26 @@ class CoordinatorEngine(Generic[S]):
             safeguards=self._safeguards,
             on_broken=self._broken,
         )
-        self._tasks.spawn(f"load {led.topic_partition}", self._load(led, pause_s))
 
-    async def _load(self, led: LedShard[S], pause_s: float) -> None:
+    def _begin(self, partition: int, leader_epoch: int, pause_s: float) -> None:
+        led = self._led[partition] = self._make_led(partition, leader_epoch)
+        self._spawn_load(led, pause_s)
+
+    def _spawn_load(
+        self,
+        led: LedShard[S],
+        pause_s: float,
+        first: Sequence[CoordinatorRecord] = (),
+        offset: int = 0,
+    ) -> None:
+        self._tasks.spawn(f"load {led.topic_partition}", self._load(led, pause_s, first, offset))
+
+    async def _load(
+        self, led: LedShard[S], pause_s: float, first: Sequence[CoordinatorRecord], offset: int
+    ) -> None:
         started_s = asyncio.get_running_loop().time()
         try:
-            count = await self._replay_all(led)
+            count = await self._replay_all(led, first, offset)
         except ApiError as error:
             logger.warning(
                 "coordinator_load_delayed",
@@ -290,11 +331,13 @@ class CoordinatorEngine(Generic[S]):
             partition = led.topic_partition.partition
             self._begin(partition, led.leader_epoch, min(2 * pause_s, RELOAD_S_MAX))
 
-    async def _replay_all(self, led: LedShard[S]) -> int:
-        """Replay the whole partition and return the number of records. The shard serves then,
-        unless it was given up."""
+    async def _replay_all(
+        self, led: LedShard[S], first: Sequence[CoordinatorRecord], offset: int
+    ) -> int:
+        """Replay ``first``, and then the partition from ``offset`` on; return the number of
+        records. The shard serves then, unless it was given up."""
         count = turn_count = 0
-        async with aclosing(self._writer.read(led.topic_partition, led.leader_epoch)) as batches:
+        async with aclosing(self._read(led, first, offset)) as batches:
             async for records in batches:
                 for start in range(0, len(records), REPLAY_COUNT_MAX):
                     if not self._is_current(led):
@@ -309,6 +352,16 @@ class CoordinatorEngine(Generic[S]):
         if self._is_current(led):
             led.activate(self._writer.end_offset(led.topic_partition, led.leader_epoch))
         return count
+
+    async def _read(
+        self, led: LedShard[S], first: Sequence[CoordinatorRecord], offset: int
+    ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
+        if first:
+            yield first
+        reading = self._writer.read(led.topic_partition, led.leader_epoch, offset)
+        async with aclosing(reading) as batches:
+            async for records in batches:
+                yield records
 
     def _is_current(self, led: LedShard[S]) -> bool:
         return self._led.get(led.topic_partition.partition) is led
