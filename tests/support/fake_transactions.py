@@ -18,6 +18,7 @@ from oncelog_protocol.messages.transaction_admin import (
     ListTransactionsResponse,
 )
 from oncelog_protocol.messages.transactions import AddedTransaction, AddPartitionsResult
+from oncelog_protocol.types import NO_TXN_NUMBER
 
 __all__ = ["FakeCalls", "FakeGroups", "FakeTransactions", "image_of", "tell"]
 
@@ -29,6 +30,10 @@ class FakeTransactions(TransactionCoordinator):
     def __init__(self, *codes: int) -> None:
         self.codes = list(codes) or [0]
         self.holds = False
+        self.number = 0
+        """It is told to leaders that ask."""
+        self.by_number = False
+        """Whether the last one that asked ends its transactions by number."""
         self.asked: list[Any] = []
         self.held: list[Callable[[], None]] = []
         self.listed = ListTransactionsResponse()
@@ -40,15 +45,27 @@ class FakeTransactions(TransactionCoordinator):
         self.asked.append(request)
         respond(type(request).response(self._code()))
 
-    init_pid = end_txn = begin_shared = join = end_shared = _respond
+    init_pid = begin_shared = join = end_shared = _respond
+
+    def end_txn(
+        self, request: Any, respond: Callable[[Any], None], *, by_number: bool = False
+    ) -> None:
+        self.by_number = by_number
+        self._respond(request, respond)
 
     def add_partitions(
-        self, transaction: AddedTransaction, respond: Callable[[AddPartitionsResult], None]
+        self,
+        transaction: AddedTransaction,
+        respond: Callable[[AddPartitionsResult], None],
+        *,
+        by_number: bool = False,
     ) -> None:
         self.asked.append(transaction)
+        self.by_number = by_number
 
         def answer() -> None:
-            respond(AddPartitionsResult(transaction.transactional_id, self._code()))
+            named = transaction.transactional_id
+            respond(AddPartitionsResult(named, self._code(), number=self.number))
 
         if self.holds:
             self.held.append(answer)
@@ -74,6 +91,7 @@ class FakeGroups:
     def __init__(self, code: int = 0) -> None:
         self.code = code
         self.ended: list[tuple[int, int, int, bool]] = []
+        self.numbers: list[int] = []
         self.producers: list[DescribedProducer] = []
 
     def end_transaction(
@@ -83,8 +101,11 @@ class FakeGroups:
         producer_epoch: int,
         commit: bool,
         callback: Callable[[int], None],
+        *,
+        number: int = NO_TXN_NUMBER,
     ) -> None:
         self.ended.append((partition, producer_id, producer_epoch, commit))
+        self.numbers.append(number)
         callback(self.code)
 
     def open_transactions(

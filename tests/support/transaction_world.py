@@ -268,19 +268,28 @@ class TransactionWorld:
         topic: str = "a",
         transactional_id: str = "t",
         verify_only: bool = False,
+        by_number: bool = False,
     ) -> Answer:
         answer = Answer()
         topics = [TxnTopic(topic, list(partitions or (0,)))]
         self.transactions.add_partitions(
-            AddedTransaction(transactional_id, *producer, topics, verify_only), answer
+            AddedTransaction(transactional_id, *producer, topics, verify_only),
+            answer,
+            by_number=by_number,
         )
         return answer
 
     def end(
-        self, producer: tuple[int, int], commit: bool = True, *, transactional_id: str = "t"
+        self,
+        producer: tuple[int, int],
+        commit: bool = True,
+        *,
+        transactional_id: str = "t",
+        by_number: bool = False,
     ) -> Answer:
         answer = Answer()
-        self.transactions.end_txn(EndTxnRequest(transactional_id, *producer, commit), answer)
+        request = EndTxnRequest(transactional_id, *producer, commit)
+        self.transactions.end_txn(request, answer, by_number=by_number)
         return answer
 
     async def completed(self, transactional_id: str = "t") -> None:

@@ -12,11 +12,24 @@ markers carry the raised one, so that nothing late of one transaction can touch 
 - a producer that names itself in InitPid is served if it is the present one, also if its last
   transaction was ended behind its back by a time-out; a newer instance fences it;
 - epoch 32,767 is for markers alone: at 32,766 the next pair is a new producer id at epoch 0.
+
+Clients of Kafka from before KIP-890 keep their epoch over transactions, so theirs end *by number*:
+
+- a transaction is of that kind if such a client begins it, which says so by adding partitions
+  itself: newer ones never do. What InitPid was asked in tells nothing, for both kinds ask alike. A
+  transaction is added to and ended in its own kind alone, and an epoch that has had numbers has no
+  other transactions;
+- the epoch stays at the end that the client asks for; the markers have the number of the
+  transaction under it. A newer instance and the time-out raise the epoch, and numbers begin anew;
+- the next one does not begin before all markers of the last are written [N111];
+- leaders add no partition to it, they only ask whether the client did [N112];
+- a repeated end is answered like the first until the next transaction begins. One that comes later
+  than that ends the next: such clients cannot say which one they mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from oncelog_broker.coordinator.transaction.records import SavedTransaction
@@ -164,15 +177,21 @@ def add(
     verify_only: bool,
     partition_count_max: int,
     now_ms: int,
+    by_number: bool = False,
+    refused: Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]] = list,
 ) -> Step:
     """Add partitions to the transaction of ``producer``, which they may begin.
+
+    :param by_number: it ends by number.
+    :param refused: of the partitions that are not in it, those for which ``verify_only`` says no.
 
     :raises ApiError: those of ``AddPartitionsResult``.
     :raises StillEndingError: not now.
     """
     saved = _of_producer(saved, producer)
     if producer != present(saved):
-        if _was_last(saved, producer) and saved.ending is not Ending.FENCE:
+        late = _was_last(saved, producer) and saved.ending is not Ending.FENCE
+        if late and not by_number:
             # By itself, before this batch of it came, or by the time-out: no reason to give up.
             raise TransactionAbortableError("the transaction has ended")
         raise _stranger(saved, producer)
@@ -180,12 +199,14 @@ def add(
     known = frozenset(saved.partitions) if is_open else frozenset()
     missing = [tp for tp in dict.fromkeys(partitions) if tp not in known]
     if verify_only:
-        if missing or not is_open:
+        if refused(missing):  # all of them, when none is open
             raise TransactionAbortableError("the partition is not in the transaction")
         return Step()
     act = RULES[saved.state].add
     if act is Act.WAIT:
         raise StillEndingError
+    if (saved.number > 0) != by_number and (is_open or saved.number):
+        raise InvalidTxnStateError("the transactions of this epoch end in another way")
     if not missing:
         return Step()
     together = (*(saved.partitions if is_open else ()), *missing)
@@ -193,7 +214,7 @@ def add(
         raise PolicyViolationError(f"a transaction has at most {partition_count_max} partitions")
     if act is Act.ADD:
         return Step((saved.grown(together, now_ms),))
-    return Step((saved.begun(together, now_ms),))
+    return Step((saved.begun(together, now_ms, by_number=by_number),))
 
 
 # ---- ends
@@ -216,6 +237,8 @@ def end(
         if not _has_ended(saved, producer):
             raise _stranger(saved, producer)
         return _repeated_end(saved, commit)
+    if saved.state is TxnState.ONGOING and saved.number:
+        raise InvalidTxnStateError("the open transaction ends by number")
     rules = RULES[saved.state]
     act = rules.commit if commit else rules.abort
     if act is Act.WAIT:
@@ -226,6 +249,25 @@ def end(
     if act is Act.PREPARE:
         return Step((ended,))
     return Step((ended, ended.completed(now.now_ms)))
+
+
+def end_by_number(
+    saved: SavedTransaction | None, producer: ProducerIdAndEpoch, commit: bool, now_ms: int
+) -> Step:
+    """Carry out EndTxn of a transaction that ends by number, as :func:`end` does of others.
+
+    :raises ApiError: those of ``EndTxnResponse``.
+    """
+    saved = _of_producer(saved, producer)
+    if producer != present(saved):
+        raise _stranger(saved, producer)
+    if not saved.number:
+        raise InvalidTxnStateError(f"in {saved.state.label} nothing ends by number")
+    if saved.state is TxnState.ONGOING:
+        return Step((saved.prepared_by_number(commit, now_ms),))
+    if commit != saved.state.is_committed:
+        raise InvalidTxnStateError(f"it has ended: {saved.state.label}")
+    return Step()
 
 
 def _repeated_end(saved: SavedTransaction, commit: bool) -> Step:
@@ -271,7 +313,10 @@ def _has_ended(saved: SavedTransaction, producer: ProducerIdAndEpoch) -> bool:
 
 
 def _was_last(saved: SavedTransaction, producer: ProducerIdAndEpoch) -> bool:
-    """Return whether the last transaction that has ended was that of ``producer``."""
+    """Return whether the last transaction that has ended was that of ``producer``, and raised the
+    epoch."""
+    if saved.number:
+        return False
     following = (producer.producer_id, producer.epoch + 1)
     return following == (saved.marker_id, saved.marker_epoch)
 

@@ -5,7 +5,7 @@ fact          key                      value
 ============  =======================  ============================================================
 ordinary id   [1, transactional_id]    [0, 0, state, producer_id, producer_epoch, timeout_ms,
                                        start_ms, changed_ms, marker_id, marker_epoch, ending,
-                                       init_id, init_epoch, topics]
+                                       init_id, init_epoch, topics]; [1, ...] goes on with number
 shared id     [1, transactional_id]    [0, 1, state, ordinal, tag, timeout_ms, start_ms, changed_ms,
                                        last_committed_tag, last_committed_ordinal, ending, winners]
 writer        [2, transactional_id,    [0, ordinal, writer, topics]
@@ -35,10 +35,13 @@ ID_KEY = 1
 WRITER_KEY = 2
 ORDINALS_KEY = 3
 VALUE_VERSION = 0
+NUMBERED_VERSION = 1
+"""The value of an ordinary id has this version when its transactions end by number."""
 
 _ORDINARY = 0
 _SHARED = 1
 _ORDINARY_FIELDS = 14
+_NUMBER_FIELD = 14
 _SHARED_FIELDS = 12
 
 
@@ -50,6 +53,10 @@ class SavedTransaction(NamedTuple):
     PREPARE on. ``marker_id`` and ``marker_epoch`` are the pair of the last end's markers, -1 when
     none came after the last InitPid. ``init_id`` and ``init_epoch`` are what the InitPid named that
     made this Empty, -1 when it named none. ``partitions`` are those of the open transaction.
+
+    ``number`` is that of the transaction that is open or was last, if it leaves the epoch as it is
+    when its producer ends it: the first under an epoch has 1. It is 0 where every end raises the
+    epoch, and under an epoch that has had no transaction yet.
     """
 
     state: TxnState
@@ -64,8 +71,11 @@ class SavedTransaction(NamedTuple):
     init_id: int = -1
     init_epoch: int = -1
     partitions: tuple[TopicPartition, ...] = ()
+    number: int = 0
 
-    def begun(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> SavedTransaction:
+    def begun(
+        self, partitions: tuple[TopicPartition, ...], now_ms: int, *, by_number: bool = False
+    ) -> SavedTransaction:
         """Return the state in which the next transaction has begun with these partitions."""
         return self._replace(
             state=TxnState.ONGOING,
@@ -74,6 +84,7 @@ class SavedTransaction(NamedTuple):
             init_id=-1,
             init_epoch=-1,
             partitions=partitions,
+            number=self.number + 1 if by_number else 0,
         )
 
     def grown(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> SavedTransaction:
@@ -103,6 +114,18 @@ class SavedTransaction(NamedTuple):
             ending=ending,
             init_id=-1,
             init_epoch=-1,
+            number=0,
+        )
+
+    def prepared_by_number(self, commit: bool, now_ms: int) -> SavedTransaction:
+        """Return the state in which its producer's end is decided, and which leaves the epoch as it
+        is: the number tells its markers from those of others."""
+        return self._replace(
+            state=TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
+            changed_ms=now_ms,
+            marker_id=self.producer_id,
+            marker_epoch=self.producer_epoch,
+            ending=Ending.CLIENT,
         )
 
     def completed(self, now_ms: int) -> SavedTransaction:
@@ -192,7 +215,7 @@ def id_record(transactional_id: str, saved: Saved | None) -> CoordinatorRecord:
         return CoordinatorRecord(key, None)
     if isinstance(saved, SavedTransaction):
         fields = [
-            VALUE_VERSION,
+            NUMBERED_VERSION if saved.number else VALUE_VERSION,
             _ORDINARY,
             int(saved.state),
             saved.producer_id,
@@ -207,6 +230,8 @@ def id_record(transactional_id: str, saved: Saved | None) -> CoordinatorRecord:
             saved.init_epoch,
             by_topic(saved.partitions),
         ]
+        if saved.number:
+            fields.append(saved.number)
     else:
         fields = [
             VALUE_VERSION,
@@ -284,7 +309,8 @@ def _id_value(value: bytes) -> SavedTransaction | SavedShared:
     fields = _unpack(value)
     if fields[1] == _ORDINARY:
         _, _, state, *numbers, ending, init_id, init_epoch, topics = fields[:_ORDINARY_FIELDS]
-        _check_numbers((state, *numbers, ending, init_id, init_epoch))
+        number = fields[_NUMBER_FIELD] if fields[0] >= NUMBERED_VERSION else 0
+        _check_numbers((state, *numbers, ending, init_id, init_epoch, number))
         producer_id, epoch, timeout_ms, start_ms, changed_ms, marker_id, marker_epoch = numbers
         return SavedTransaction(
             TxnState(state),
@@ -299,6 +325,7 @@ def _id_value(value: bytes) -> SavedTransaction | SavedShared:
             init_id,
             init_epoch,
             _partitions(topics),
+            number,
         )
     if fields[1] != _SHARED:
         raise RecordFormatError("neither an ordinary id nor one of shared transactions")

@@ -87,10 +87,14 @@ class TransactionCoordinator:
         )
 
     def add_partitions(
-        self, added: AddedTransaction, respond: Callable[[AddPartitionsResult], None]
+        self,
+        added: AddedTransaction,
+        respond: Callable[[AddPartitionsResult], None],
+        *,
+        by_number: bool = False,
     ) -> None:
         """Carry out one transaction of AddPartitionsToTxn, or AddOffsetsToTxn by the partition of
-        its group."""
+        its group. ``by_number``: for a client whose transactions end by number."""
 
         def refused(error: ApiError) -> AddPartitionsResult:
             return AddPartitionsResult(added.transactional_id, error.code, str(error))
@@ -100,14 +104,25 @@ class TransactionCoordinator:
                 raise InvalidRequestError("no partition is named")
 
         self._carry_out(
-            added.transactional_id, lambda shard, _: shard.add(added), respond, refused, check
+            added.transactional_id,
+            lambda shard, _: shard.add(added, by_number=by_number),
+            respond,
+            refused,
+            check,
         )
 
-    def end_txn(self, request: EndTxnRequest, respond: Callable[[EndTxnResponse], None]) -> None:
-        """Carry out EndTxn of an ordinary transactional id."""
+    def end_txn(
+        self,
+        request: EndTxnRequest,
+        respond: Callable[[EndTxnResponse], None],
+        *,
+        by_number: bool = False,
+    ) -> None:
+        """Carry out EndTxn of an ordinary transactional id. ``by_number``: for a client whose
+        transactions end by number."""
         self._carry_out(
             request.transactional_id,
-            lambda shard, fresh: shard.end(request, fresh),
+            lambda shard, fresh: shard.end(request, fresh, by_number=by_number),
             respond,
             _refusing(EndTxnResponse),
         )

@@ -144,7 +144,9 @@ class TransactionShard:
         self._safeguards = safeguards
         self._is_loaded = False
         self._producer_ids = producer_ids
-        self._completion = TransactionCompletion(timers, markers, clock, self.transactions.get)
+        self._completion = TransactionCompletion(
+            timers, safeguards.marker_sender(markers), clock, self.transactions.get
+        )
 
     def led_in(self, leader_epoch: int) -> None:
         """Take over the leader epoch: markers carry it as their coordinator epoch."""
@@ -376,8 +378,11 @@ class TransactionShard:
         answer = InitPidResponse(NO_ERROR, None, last.producer_id, last.producer_epoch)
         return self._changing(transactional_id, step.states, answer)
 
-    def add(self, added: AddedTransaction) -> Result[AddPartitionsResult]:
-        """Carry out one transaction of AddPartitionsToTxn.
+    def add(
+        self, added: AddedTransaction, *, by_number: bool = False
+    ) -> Result[AddPartitionsResult]:
+        """Carry out one transaction of AddPartitionsToTxn; ``by_number``: it is asked by a client
+        whose transactions end by number.
 
         :raises ApiError: those of ``AddPartitionsResult``.
         :raises StillEndingError: not now.
@@ -414,23 +419,28 @@ class TransactionShard:
             verify_only=added.verify_only,
             partition_count_max=self._config.txn_partitions_max,
             now_ms=self._clock.now_ms(),
+            by_number=by_number,
+            refused=self._safeguards.missing,
         )
+        if added.verify_only and saved is not None:
+            answer.number = saved.number
         return self._changing(transactional_id, step.states, answer)
 
-    def end(self, request: EndTxnRequest, fresh_id: int | None) -> Result[EndTxnResponse]:
-        """Carry out EndTxn.
+    def end(
+        self, request: EndTxnRequest, fresh_id: int | None, *, by_number: bool = False
+    ) -> Result[EndTxnResponse]:
+        """Carry out EndTxn; ``by_number``: it is asked by a client whose transactions end so.
 
         :raises ApiError: those of ``EndTxnResponse``.
         :raises StillEndingError, ProducerIdNeededError: not now.
         """
         transactional_id = request.transactional_id
         saved = self._ordinary(transactional_id)
-        step = self._safeguards.end(
-            saved,
-            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
-            request.commit,
-            self._now(fresh_id),
-        )
+        producer, now = _producer(request), self._now(fresh_id)
+        if by_number:
+            step = ordinary.end_by_number(saved, producer, request.commit, now.now_ms)
+        else:
+            step = self._safeguards.end(saved, producer, request.commit, now)
         last = step.states[-1] if step.states else saved
         assert last is not None
         answer = EndTxnResponse(NO_ERROR, None, last.producer_id, last.producer_epoch)
@@ -574,7 +584,11 @@ def _name(saved: Saved) -> object:
     """This tells one transaction of an id from the next."""
     if isinstance(saved, SavedShared):
         return saved.ordinal
-    return ordinary.present(saved)
+    return ordinary.present(saved), saved.number
+
+
+def _producer(request: EndTxnRequest) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
 
 
 def _may_be_forgotten(saved: Saved | None, old_ms: int) -> bool:

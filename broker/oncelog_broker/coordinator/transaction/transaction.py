@@ -19,6 +19,7 @@ from oncelog_broker.coordinator.transaction.records import (
     SavedWriter,
 )
 from oncelog_broker.coordinator.transaction.states import TxnState, check_transition
+from oncelog_protocol.types import NO_TXN_NUMBER
 
 
 @dataclass(slots=True, eq=False)
@@ -93,9 +94,9 @@ class TransactionMetadata:
         saved = self.saved
         if isinstance(saved, SavedTransaction):
             commit = saved.state.is_committed
-            return [
-                ProducerMarker(saved.marker_id, saved.marker_epoch, commit, list(saved.partitions))
-            ]
+            partitions = list(saved.partitions)
+            number = saved.number or NO_TXN_NUMBER
+            return [ProducerMarker(saved.marker_id, saved.marker_epoch, commit, partitions, number)]
         assert saved is not None
         return [
             ProducerMarker(

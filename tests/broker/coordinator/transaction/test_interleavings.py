@@ -288,7 +288,7 @@ class Play:
         committed = world.states_below(world.partition.high_watermark, order.transactional_id)
         if not committed or not committed[-1].startswith("Prepare"):
             self.too_early.append(order)
-        for producer_id, epoch, commit, _ in order.markers:
+        for producer_id, epoch, commit, _, _ in order.markers:
             if self.marker_ways.setdefault((producer_id, epoch), commit) != commit:
                 self.both_ways.append(order)
 
@@ -298,7 +298,7 @@ class Play:
         landed = [
             self.random.random() < share
             and self.partitions[number].mark(order.coordinator_epoch, producer_id, epoch, commit)
-            for producer_id, epoch, commit, partitions in order.markers
+            for producer_id, epoch, commit, partitions, _ in order.markers
             for _, number in partitions
         ]
         if all(landed) and entry in self.world.markers.open:

@@ -42,6 +42,7 @@ ORDINARY = st.builds(
     NUMBER,
     NUMBER,
     PARTITIONS,
+    NUMBER,
 )
 SHARED = st.builds(
     SavedShared,

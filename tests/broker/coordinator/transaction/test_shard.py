@@ -41,7 +41,7 @@ async def test_a_transaction_from_its_first_batch_to_the_end() -> None:
         (order,) = world.markers.orders
         assert order.transactional_id == "t"
         assert order.coordinator_epoch == 1
-        assert order.markers == [(1000, 1, True, [A0, A1])]
+        assert order.markers == [(1000, 1, True, [A0, A1], -1)]
         await world.completed()
         assert world.states() == [
             "Empty",
@@ -285,7 +285,7 @@ async def test_a_new_instance_aborts_and_fences_the_old_one() -> None:
         world.add(old)
         arriving = world.init()
         assert arriving.waits
-        assert world.markers.orders[0].markers == [(1000, 1, False, [A0])]
+        assert world.markers.orders[0].markers == [(1000, 1, False, [A0], -1)]
         assert world.end(old).code == ProducerFencedError.code
         assert world.init(old).code == ProducerFencedError.code
         world.markers.done()
@@ -396,7 +396,7 @@ async def test_epochs_that_are_used_up_give_a_new_producer_id() -> None:
         ended = world.end((1000, 32_766))
         await eventually(lambda: not ended.waits)
         assert ended.producer == (1001, 0)
-        assert world.markers.orders[0].markers == [(1000, 32_767, True, [A0])]
+        assert world.markers.orders[0].markers == [(1000, 32_767, True, [A0], -1)]
         assert world.end((1000, 32_766)).producer == (1001, 0)
         assert world.end((1000, 32_766), False).code == InvalidTxnStateError.code
         added = world.add((1001, 0))
@@ -415,7 +415,7 @@ async def test_the_coordinator_aborts_what_takes_too_long() -> None:
         producer = await world.inited(timeout_ms=5)
         world.add(producer)
         await eventually(lambda: world.markers.orders, what="markers")
-        assert world.markers.orders[0].markers == [(1000, 1, False, [A0])]
+        assert world.markers.orders[0].markers == [(1000, 1, False, [A0], -1)]
         assert world.end(producer).code == TransactionAbortableError.code
         assert world.add(producer, 1).code == TransactionAbortableError.code
         assert world.end(producer, False).producer == (1000, 1)
@@ -588,7 +588,7 @@ async def test_without_epochs_a_late_end_ends_the_next_transaction() -> None:
         producer = await world.inited()
         world.add(producer)
         assert world.end(producer).producer == producer
-        assert world.markers.orders[0].markers == [(1000, 0, True, [A0])]
+        assert world.markers.orders[0].markers == [(1000, 0, True, [A0], -1)]
         assert world.end(producer).producer == producer
         await world.completed()
         world.add(producer, 1)

@@ -27,9 +27,9 @@ async def test_many_writers_and_one_commit_that_names_its_winners() -> None:
         ended = world.end_shared(ordinal, 7, [1000, 1002])
         assert (ended.value.committed, ended.value.already) == (True, False)
         assert world.markers.orders[0].markers == [
-            (1000, 1, True, [TopicPartition("a", 0)]),
-            (1001, 1, False, [TopicPartition("a", 1)]),
-            (1002, 1, True, [TopicPartition("a", 2)]),
+            (1000, 1, True, [TopicPartition("a", 0)], -1),
+            (1001, 1, False, [TopicPartition("a", 1)], -1),
+            (1002, 1, True, [TopicPartition("a", 2)], -1),
         ]
         again = world.end_shared(ordinal, 7, [1000, 1002])
         assert (again.value.committed, again.value.already) == (True, True)
@@ -55,7 +55,10 @@ async def test_the_next_coordinator_knows_writers_and_winners() -> None:
         assert world.join(ordinal, 1, "v").producer == (1000, 0)
         world.end_shared(ordinal, 1, [1001])
         await world.moved(3)
-        assert world.markers.orders[-1].markers == [(1000, 1, False, [A0]), (1001, 1, True, [A0])]
+        assert world.markers.orders[-1].markers == [
+            (1000, 1, False, [A0], -1),
+            (1001, 1, True, [A0], -1),
+        ]
         await world.completed()
         await world.moved(4)
         assert not world.shard.transactions["t"].writers

@@ -31,7 +31,7 @@ def test_markers_of_an_ordinary_transaction_carry_the_epoch_of_the_next() -> Non
     txn.saved = SavedTransaction(
         TxnState.PREPARE_COMMIT, 9, 0, 1, marker_id=7, marker_epoch=32_767, partitions=(A0, A1)
     )
-    assert txn.markers() == [(7, 32_767, True, [A0, A1])]
+    assert txn.markers() == [(7, 32_767, True, [A0, A1], -1)]
 
 
 def test_markers_of_a_shared_transaction_say_who_has_won() -> None:
@@ -40,4 +40,4 @@ def test_markers_of_a_shared_transaction_say_who_has_won() -> None:
     txn.set_writer(1, SavedWriter(5, "u", (A0,)))
     txn.set_writer(2, SavedWriter(5, "v", (A1,)))
     txn.set_writer(3, SavedWriter(5, "w"))
-    assert txn.markers() == [(1, 1, False, [A0]), (2, 1, True, [A1])]
+    assert txn.markers() == [(1, 1, False, [A0], -1), (2, 1, True, [A1], -1)]
