@@ -96,6 +96,7 @@ class _Marker:
     producer_epoch: int
     commit: bool
     where: TopicPartition
+    number: int
     pause_s: float = PAUSE_S
     lane: int = FIRST_LANE
 
@@ -151,8 +152,8 @@ class MarkerSender:
         are, not before this has returned. Return what cancels it."""
         under_way = _PendingCompletion(order, done)
         markers = [
-            _Marker(under_way, producer_id, producer_epoch, commit, where)
-            for producer_id, producer_epoch, commit, partitions in order.markers
+            _Marker(under_way, producer_id, producer_epoch, commit, where, number)
+            for producer_id, producer_epoch, commit, partitions, number in order.markers
             for where in partitions
         ]
         under_way.open_count = len(markers)
@@ -339,4 +340,5 @@ def _wire(group: list[_Marker]) -> TxnMarker:
         first.order.order.coordinator_epoch,
         first.commit,
         list(topics.values()),
+        first.number,
     )

@@ -114,6 +114,7 @@ class MarkerWriter:
                 marker.producer_epoch,
                 marker.commit,
                 callback,
+                number=marker.number,
             )
             return
         try:
@@ -124,6 +125,7 @@ class MarkerWriter:
                 marker.producer_epoch,
                 marker.coordinator_epoch,
                 self._replicas.now(),
+                marker.number,
             )
         except ApiError as error:
             logger.debug("marker_refused", partition=topic_partition, error=error)

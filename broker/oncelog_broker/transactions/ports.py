@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.messages.transactions import AddedTransaction, AddPartitionsResult
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import NO_TXN_NUMBER, TopicPartition
 
 
 class ClusterView(Protocol):
@@ -81,8 +81,11 @@ class EndsGroupTransactions(Protocol):
         producer_epoch: int,
         commit: bool,
         callback: Callable[[int], None],
+        *,
+        number: int = NO_TXN_NUMBER,
     ) -> None:
-        """End the transaction of the producer in offsets partition ``partition``.
+        """End the transaction of the producer in offsets partition ``partition``; that with
+        ``number``, if its end leaves the epoch as it is.
 
         ``callback`` gets 0 once that is committed and in force, or an error code to be tried again.
         """
@@ -102,4 +105,16 @@ class Verifier(Protocol):
     ) -> None:
         """Have the partition added to the transaction; ``callback`` gets 0 once it is, or the
         error code that says why it is not."""
+        ...
+
+    def verify_number(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic_partition: TopicPartition,
+        callback: Callable[[int, int], None],
+    ) -> None:
+        """Ask whether the client has added the partition to its transaction, which ends by number;
+        ``callback`` gets 0 and that number if it has, or an error code and 0."""
         ...

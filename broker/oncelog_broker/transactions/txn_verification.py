@@ -4,6 +4,8 @@ Rules
 -----
 * Asking is adding: once the coordinator has answered 0 it knows, durably, that the partition is to
   get a marker when that very transaction (producer id and epoch) ends.
+* A transaction that ends by number is added to by its client alone: of that one it is only asked
+  whether the partition is in it, and which number it has [N112].
 * The coordinator is found by what this broker knows of the cluster; this broker itself is asked
   without a socket. What is asked of another broker while all lanes to it are busy leaves together,
   in one request, with the next lane that is free. What is asked again has lanes of its own, so that
@@ -32,6 +34,7 @@ from oncelog_protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    InvalidTxnStateError,
     NotCoordinatorError,
     OncelogError,
     RequestTimedOutError,
@@ -79,21 +82,30 @@ _ASK_AGAIN = frozenset(
 )
 
 
+_Key = tuple[str, int, int, bool]
+
+
 @dataclass(slots=True, eq=False)
 class _PendingVerification:
     """It asks whether a partition is in a transaction."""
 
     added: AddedTransaction
-    callback: Callable[[int], None]
+    callback: Callable[[int, int], None]
+    """It gets the error code and the number."""
     deadline_s: float
     pause_s: float = PAUSE_S
     again: bool = False
 
     @property
-    def key(self) -> tuple[str, int, int]:
-        """Return what names the transaction."""
+    def key(self) -> _Key:
+        """Return what names the transaction, and what is asked of it."""
         added = self.added
-        return added.transactional_id, added.producer_id, added.producer_epoch
+        return (
+            added.transactional_id,
+            added.producer_id,
+            added.producer_epoch,
+            added.verify_only,
+        )
 
 
 class _Broker:
@@ -145,6 +157,32 @@ class TransactionVerifier:
         """
         topics = [TxnTopic(topic_partition.topic, [topic_partition.partition])]
         added = AddedTransaction(transactional_id, producer_id, producer_epoch, topics)
+        self._begin(added, lambda code, _: callback(code))
+
+    def verify_number(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic_partition: TopicPartition,
+        callback: Callable[[int, int], None],
+    ) -> None:
+        """Ask whether the partition is in the transaction, which ends by number; ``callback`` gets
+        0 and its number, or a code as ``verify`` gives it and 0.
+
+        It is INVALID_TXN_STATE for a transaction that ends in the other way.
+        """
+        topics = [TxnTopic(topic_partition.topic, [topic_partition.partition])]
+        added = AddedTransaction(transactional_id, producer_id, producer_epoch, topics, True)
+
+        def answered(code: int, number: int) -> None:
+            if not code and number < 1:
+                code = InvalidTxnStateError.code
+            callback(code, 0 if code else number)
+
+        self._begin(added, answered)
+
+    def _begin(self, added: AddedTransaction, callback: Callable[[int, int], None]) -> None:
         self._ask(_PendingVerification(added, callback, self._loop.time() + VERIFY_S))
 
     def close(self) -> None:
@@ -153,13 +191,13 @@ class TransactionVerifier:
         for broker in self._brokers.values():
             waiting, broker.queue = broker.queue, deque()
             for pending in waiting:
-                pending.callback(CoordinatorNotAvailableError.code)
+                pending.callback(CoordinatorNotAvailableError.code, 0)
 
     # ---- asking
 
     def _ask(self, pending: _PendingVerification) -> None:
         if self._closed or self._tasks.closed:
-            pending.callback(CoordinatorNotAvailableError.code)
+            pending.callback(CoordinatorNotAvailableError.code, 0)
             return
         coordinator = self._coordinator(pending.added.transactional_id)
         if coordinator is None:
@@ -213,24 +251,28 @@ class TransactionVerifier:
         self, coordinator: int, lane: int, batch: list[_PendingVerification]
     ) -> None:
         """Ask in one request; every question of ``batch`` is answered, or asked again later."""
-        merged: dict[tuple[str, int, int], AddedTransaction] = {}
+        merged: dict[_Key, AddedTransaction] = {}
         for pending in batch:
             added = pending.added
             transaction = merged.setdefault(
                 pending.key,
                 AddedTransaction(
-                    added.transactional_id, added.producer_id, added.producer_epoch, []
+                    added.transactional_id,
+                    added.producer_id,
+                    added.producer_epoch,
+                    [],
+                    added.verify_only,
                 ),
             )
             transaction.topics += added.topics
         request = AddPartitionsToTxnRequest(list(merged.values()))
-        codes: dict[tuple[str, int, int], int] = {}
+        found: dict[_Key, AddPartitionsResult] = {}
         try:
             response: AddPartitionsToTxnResponse = await self._calls.call(
                 coordinator, request, timeout_s=ATTEMPT_S, lane=lane
             )
             if response.error_code == 0 and len(response.results) == len(merged):
-                codes = _codes(merged, response.results)
+                found = _found(merged, response.results)
             else:
                 logger.info(
                     "transaction_verification_refused",
@@ -240,33 +282,37 @@ class TransactionVerifier:
         except (OSError, TimeoutError, OncelogError) as error:
             logger.info("transaction_verification_failed", broker_id=coordinator, error=error)
         for question in batch:
-            self._answered(question, codes.get(question.key, CoordinatorNotAvailableError.code))
+            result = found.get(question.key)
+            if result is None:
+                self._answered(question, CoordinatorNotAvailableError.code)
+            else:
+                self._answered(question, result.error_code, result.number)
 
     # ---- answers
 
     def _answered_here(self, pending: _PendingVerification, result: AddPartitionsResult) -> None:
-        self._answered(pending, result.error_code)
+        self._answered(pending, result.error_code, result.number)
 
-    def _answered(self, pending: _PendingVerification, error_code: int) -> None:
+    def _answered(self, pending: _PendingVerification, error_code: int, number: int = 0) -> None:
         if error_code not in _ASK_AGAIN:
-            pending.callback(error_code)
+            pending.callback(error_code, number)
             return
         pending.again = True
         pause_s, pending.pause_s = pending.pause_s, min(2 * pending.pause_s, PAUSE_S_MAX)
         if self._closed or self._loop.time() + pause_s > pending.deadline_s:
             if error_code != ConcurrentTransactionsError.code:
                 error_code = CoordinatorNotAvailableError.code
-            pending.callback(error_code)
+            pending.callback(error_code, 0)
         else:
             self._loop.call_later(pause_s, self._ask, pending)
 
 
-def _codes(
-    asked: Iterable[tuple[str, int, int]], results: list[AddPartitionsResult]
-) -> dict[tuple[str, int, int], int]:
-    """Return the codes by transaction; the answers come in the order of asking."""
+def _found(
+    asked: Iterable[_Key], results: list[AddPartitionsResult]
+) -> dict[_Key, AddPartitionsResult]:
+    """Return the answers by transaction; they come in the order of asking."""
     return {
-        key: result.error_code
+        key: result
         for key, result in zip(asked, results, strict=True)
         if result.transactional_id == key[0]
     }

@@ -59,6 +59,8 @@ class TxnBatch:
     refuse: Callable[[ApiError], None]
     is_gone: Callable[[], bool]
     """It returns whether nobody waits for an answer any more."""
+    by_number: bool = False
+    """Its transaction ends by number, so its client has added the partition [N112]."""
 
 
 @dataclass(slots=True, eq=False)
@@ -118,20 +120,22 @@ class VerifiedAppends:
         producers = partition.log.producers
         if not producers.needs_guard(header):
             return None
-        return producers.take_guard(header.producer_id, header.producer_epoch)
+        return producers.take_guard(
+            header.producer_id, header.producer_epoch, by_number=batch.by_number
+        )
 
     def _verify(
         self, key: tuple[TopicPartition, int], queue: _Queue, epoch: int, guard: TxnGuard | None
     ) -> None:
         queue.guards += 1
         first = queue.batches[0]
-        self._verifier.verify(
-            first.transactional_id,
-            key[1],
-            epoch,
-            key[0],
-            partial(self._verified, key, queue, guard),
-        )
+        verified = partial(self._verified, key, queue, guard)
+        if first.by_number:
+            self._verifier.verify_number(
+                first.transactional_id, key[1], epoch, key[0], lambda code, _: verified(code)
+            )
+        else:
+            self._verifier.verify(first.transactional_id, key[1], epoch, key[0], verified)
 
     def _verified(
         self,

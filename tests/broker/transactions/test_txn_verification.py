@@ -18,6 +18,7 @@ from oncelog_protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     InvalidProducerIdMappingError,
+    InvalidTxnStateError,
     NotCoordinatorError,
     ProducerFencedError,
     RequestTimedOutError,
@@ -43,6 +44,7 @@ class World:
     def __init__(self, leader: int = 2) -> None:
         self.image = image_of({TRANSACTION_TOPIC: [leader], "t": [1, 1, 1]})
         self.codes: dict[str, int | list[int]] = {}
+        self.number = 0
         self.error: Exception | None = None
         self.calls = FakeCalls(self._answer)
         self.local = FakeTransactions()
@@ -63,7 +65,9 @@ class World:
         return AddPartitionsToTxnResponse(
             0,
             [
-                AddPartitionsResult(each.transactional_id, self._code(each.transactional_id))
+                AddPartitionsResult(
+                    each.transactional_id, self._code(each.transactional_id), number=self.number
+                )
                 for each in request.transactions
             ],
         )
@@ -82,6 +86,13 @@ class World:
             self.given[key] = code
 
         self.verifier.verify(name, pid, epoch, TopicPartition("t", partition), answer)
+
+    def verify_number(self, name: str = "a", partition: int = 0) -> list[tuple[int, int]]:
+        told: list[tuple[int, int]] = []
+        self.verifier.verify_number(
+            name, 7, 3, TopicPartition("t", partition), lambda *answer: told.append(answer)
+        )
+        return told
 
     @property
     def requests(self) -> list[AddPartitionsToTxnRequest]:
@@ -125,6 +136,40 @@ async def test_this_broker_is_asked_without_a_socket() -> None:
         assert (added.topics[0].topic, added.topics[0].partitions) == ("t", [0])
         assert not added.verify_only
         assert not w.calls.asked
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+async def test_a_transaction_that_ends_by_number_is_asked_for_and_not_added_to(
+    leader: int,
+) -> None:
+    async with world(leader) as w:
+        w.local.number = w.number = 5
+        told = w.verify_number()
+        await eventually(lambda: told == [(0, 5)])
+        asked = w.local.asked if leader == 1 else w.requests[0].transactions
+        assert [added.verify_only for added in asked] == [True]
+
+
+async def test_a_transaction_that_raises_its_epoch_is_none_that_ends_by_number() -> None:
+    async with world() as w:
+        told = w.verify_number()
+        await eventually(lambda: told == [(InvalidTxnStateError.code, 0)])
+        w.codes["a"] = TransactionAbortableError.code
+        w.number = 5
+        told = w.verify_number()
+        await eventually(lambda: told == [(TransactionAbortableError.code, 0)])
+
+
+async def test_adding_and_asking_are_not_merged() -> None:
+    async with world() as w:
+        w.number = 5
+        w.calls.gate.clear()
+        w.verify(partition=0)
+        told = w.verify_number(partition=1)
+        w.calls.gate.set()
+        await eventually(lambda: told == [(0, 5)] and len(w.given) == 1)
+        asked = [each for request in w.requests for each in request.transactions]
+        assert [each.verify_only for each in asked] == [False, True]
 
 
 async def test_another_broker_is_asked_for_many_at_once() -> None:

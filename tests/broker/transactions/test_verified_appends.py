@@ -26,8 +26,9 @@ TP = TopicPartition("t", 0)
 
 
 class Guard:
-    def __init__(self) -> None:
+    def __init__(self, by_number: bool = False) -> None:
         self.valid = True
+        self.by_number = by_number
 
 
 class World:
@@ -61,8 +62,10 @@ class World:
     def needs_guard(self, header: BatchHeader) -> bool:
         return (header.producer_id, header.producer_epoch) not in self.open
 
-    def take_guard(self, producer_id: int, producer_epoch: int) -> Guard:
-        self.guards.append(Guard())
+    def take_guard(
+        self, producer_id: int, producer_epoch: int, *, by_number: bool = False
+    ) -> Guard:
+        self.guards.append(Guard(by_number))
         return self.guards[-1]
 
     # -- as the handler
@@ -75,6 +78,7 @@ class World:
         epoch: int = 1,
         where: TopicPartition = TP,
         gone: Callable[[], bool] = lambda: False,
+        by_number: bool = False,
     ) -> bytearray:
         batch = encode_batch(
             [b"v"],
@@ -99,7 +103,15 @@ class World:
             self.refused.append((sequence, error.code))
 
         self.appends.submit(
-            TxnBatch("a", where, memoryview(batch), append=append, refuse=refuse, is_gone=gone)
+            TxnBatch(
+                "a",
+                where,
+                memoryview(batch),
+                append=append,
+                refuse=refuse,
+                is_gone=gone,
+                by_number=by_number,
+            )
         )
         return batch
 
@@ -114,6 +126,16 @@ def test_the_first_is_verified_and_no_other() -> None:
     assert world.verifier.asked[1:] == [("a", 7, 2, TP)]
     assert world.guards[1] is not world.guards[0], "each of its own"
     assert world.appends.pending_bytes == 0
+
+
+def test_one_that_ends_by_number_is_asked_for_and_guarded_as_such() -> None:
+    world = World()
+    world.verifier.adds = False
+    world.submit(5, by_number=True)
+    ((sequence, guard),) = world.appended
+    assert (sequence, guard.by_number) == (5, True)
+    world.submit(0, pid=8)
+    assert world.refused, "only those of this kind may be asked for"
 
 
 def test_those_behind_wait_in_order_and_have_copies() -> None:
