@@ -30,6 +30,7 @@ from oncelog_controller import znodes
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.effects import Effect, Reload, Resign, SendOrders, SendReply, WriteStore
 from oncelog_controller.events import RequestReceived
+from oncelog_controller.leavers import Leavers
 from oncelog_controller.orders import DELETED_LEADER, Orders, Whole
 from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.security_orders import SecurityOrder
@@ -55,6 +56,7 @@ from oncelog_protocol.messages.replication import (
 from oncelog_protocol.messages.security import FULL
 from oncelog_protocol.quotas import QuotaEntity
 from oncelog_protocol.sasl.user import ScramUser
+from oncelog_protocol.schema import Shared
 from oncelog_protocol.types import TopicPartition
 
 T = TypeVar("T")
@@ -68,8 +70,15 @@ STEP_PARTITIONS = 250
 Steps: TypeAlias = Generator[None, None, T]
 """Work on many partitions that pauses between them; what it returns comes at its end."""
 
+LOOKED_AT_ONCE = 10_000
+"""Partitions that are gone over in one turn of the loop, with a glance at each: some 15 ms."""
+
 TOLD_AT_ONCE = 10
 """Brokers that are told everything in one event: each is an order for every replica that it has."""
+
+TOLD_REPLICAS = 12_000
+"""When those who were told have so many replicas, the others wait for the next event: some 20 ms.
+"""
 
 TOPIC_DELETED_EPOCH = -2
 """Leader epoch of a StopReplica that deletes a topic (KIP-570)."""
@@ -90,6 +99,7 @@ class Core:
         self.safeguards = safeguards
         self.stats = stats if stats is not None else ControllerStats()
         self.cluster = ClusterState(broker_id, 0, 0)
+        self.leavers = Leavers()
         self.now = 0.0
         self.request: RequestReceived | None = None
         """The request whose writes are pending."""
@@ -97,8 +107,14 @@ class Core:
         """Brokers that are to be told everything: see ``telling``."""
         self.broken = False
         """A write failed: nothing is handled until the store was read again."""
+        self._told_ms = (0.0, 0)
+        """When a request came last, by the loop's clock, and by the wall clock."""
         self._effects: list[Effect] = []
         self._orders: dict[int, Orders] = {}
+        self._changed: dict[TopicPartition, LeaderAndIsrPartition] = {}
+        """What all brokers are to be told alike, and is not in ``_orders`` yet."""
+        self._live: Shared[ClusterBroker] | None = None
+        """The live brokers, for all orders of this event."""
         self._whole: tuple[Whole, dict[int, list[ClusterPartition]]] | None = None
         """The cluster as it is, and the partitions of each broker; None when it has changed."""
         self._security: SecurityOrder | None = None
@@ -110,10 +126,19 @@ class Core:
     def begin(self, now: float) -> None:
         """Take in the time of the event that is handled."""
         self.now = now
+        self._live = None
 
     def take_request(self, request: RequestReceived) -> None:
         """Note whose writes will be pending."""
         self.request = request
+        if request.now_ms > self._told_ms[1]:
+            self._told_ms = (self.now, request.now_ms)
+
+    @property
+    def wall_ms(self) -> int:
+        """Return about what the wall clock says, as requests have told; 0: nobody has asked."""
+        at, told_ms = self._told_ms
+        return told_ms and told_ms + int((self.now - at) * 1000)
 
     def begin_again(self, cluster: ClusterState) -> RequestReceived | None:
         """Replace what is known by what the store was read to hold.
@@ -123,7 +148,8 @@ class Core:
         self._pending.clear()
         self._settled.clear()
         self._orders.clear()
-        self._whole = self._security = None
+        self._changed = {}
+        self._whole = self._security = self._live = None
         self.broken = False
         self.cluster = cluster
         interrupted, self.request = self.request, None
@@ -135,10 +161,12 @@ class Core:
 
     def tell(self, brokers: Iterable[int]) -> None:
         """Have these brokers told everything."""
+        self._spread_changes()
         self.untold.update(brokers)
 
     def tell_all(self) -> None:
         """Have every broker told everything, and nobody else."""
+        self._changed = {}
         self.untold = set(self.cluster.brokers)
 
     # ---- effects
@@ -157,6 +185,7 @@ class Core:
 
     def take_effects(self) -> list[Effect]:
         """Return all that was ordered since the last call, orders to brokers last."""
+        self._spread_changes()
         for broker_id in sorted(self._orders):
             broker = self.cluster.brokers.get(broker_id)
             if broker is not None:
@@ -215,18 +244,44 @@ class Core:
 
     # ---- orders
 
-    def order_partition(self, partition: ClusterPartition, *, is_new: bool = False) -> None:
-        """Order LeaderAndIsr for the replicas, and UpdateMetadata for everybody."""
+    def order_partition(
+        self,
+        partition: ClusterPartition,
+        *,
+        is_new: bool = False,
+        added: Collection[int] = (),
+        back: Collection[int] = (),
+    ) -> None:
+        """Order LeaderAndIsr for the replicas, and UpdateMetadata for everybody. The partition is
+        new for all of them, or for those that were ``added``; those that are ``back`` may still
+        have data of it, and get its settings as well."""
         state = partition.leader_and_isr()
-        if is_new:
-            state = replace(state, is_new=True)
+        first = replace(state, is_new=True) if is_new or added else state
         for broker_id in partition.replicas:
             orders = self._orders_for(broker_id)
+            if orders is None:
+                continue
+            knows_nothing = is_new or broker_id in added
+            orders.add_replica(first if knows_nothing else state)
+            if knows_nothing or broker_id in back:
+                orders.configs[partition.topic.name] = describe_config(partition.topic)
+        self._update_metadata(first if is_new else state)
+
+    def order_next_leader(self, partition: ClusterPartition, brokers: Collection[int]) -> None:
+        """Tell these of the replicas who is to lead soon. It changes no role, and has no epoch."""
+        state = partition.leader_and_isr()
+        for broker_id in partition.replicas:
+            orders = self._orders_for(broker_id) if broker_id in brokers else None
             if orders is not None:
-                orders.add_replica(state)
-                if is_new:
-                    orders.configs[partition.topic.name] = describe_config(partition.topic)
-        self._update_metadata(state)
+                orders.add_next_leader(state)
+
+    def order_leavers(self, partition: ClusterPartition, leaving: Collection[int]) -> None:
+        """Have those who are no replicas any more delete what they have, in this leader epoch: a
+        replica of a newer one refuses (KIP-570) [M7]."""
+        for broker_id in leaving:
+            orders = self._orders_for(broker_id)
+            if orders is not None:
+                _add_leaver(orders, partition)
 
     def order_metadata(self, partition: ClusterPartition) -> None:
         """Order UpdateMetadata for everybody; the replicas know already."""
@@ -276,6 +331,7 @@ class Core:
 
     def order_live_brokers(self) -> None:
         """Every order names the live brokers; an empty update tells of them alone."""
+        self._live = None
         for orders in self._all_orders():
             orders.add_metadata()
 
@@ -291,8 +347,15 @@ class Core:
 
     def _update_metadata(self, state: LeaderAndIsrPartition) -> None:
         self._whole = None
-        for orders in self._all_orders():
-            orders.add_metadata(state)
+        self._changed[TopicPartition(state.topic, state.partition)] = state
+
+    def _spread_changes(self) -> None:
+        """Put what is to be told alike into everybody's orders, as one object for all."""
+        changed, self._changed = self._changed, {}
+        if changed:
+            changes = Whole(changed, {})
+            for orders in self._all_orders():
+                orders.add_changes(changes)
 
     def _all_orders(self) -> Iterator[Orders]:
         """Yield the orders of every broker that is not to be told everything anyway."""
@@ -306,8 +369,13 @@ class Core:
             return None
         orders = self._orders.get(broker_id)
         if orders is None:
-            orders = self._orders[broker_id] = Orders(self.cluster.live_brokers())
+            orders = self._orders[broker_id] = Orders(self._live_brokers())
         return orders
+
+    def _live_brokers(self) -> Shared[ClusterBroker]:
+        if self._live is None:
+            self._live = Shared(self.cluster.live_brokers())
+        return self._live
 
     @property
     def telling(self) -> bool:
@@ -315,20 +383,31 @@ class Core:
         return bool(self.untold) and not self.busy and not self.broken
 
     def _tell_some(self) -> None:
-        """Tell everything to some of the brokers that have heard nothing yet."""
+        """Tell everything to some of the brokers that have heard nothing yet. What they are told of
+        a large cluster is described first, in an event of its own: see ``describe``."""
         self.untold &= self.cluster.brokers.keys()
-        if not self.untold:
+        if not self.untold or (self._whole is None and self.cluster.larger_than(LOOKED_AT_ONCE)):
             return
-        live = self.cluster.live_brokers()
+        self._spread_changes()
+        live = self._live_brokers()
+        replicas = 0
         for broker_id in sorted(self.untold)[:TOLD_AT_ONCE]:
-            self._orders[broker_id] = self._everything(broker_id, live)
+            orders = self._orders[broker_id] = self._everything(broker_id, live)
             self.untold.discard(broker_id)
+            replicas += len(orders.replicas or ())
+            if replicas >= TOLD_REPLICAS:
+                break
         if not self.untold:
             self._whole = None
 
+    def describe(self) -> Steps[None]:
+        """Describe the whole cluster, if brokers wait to be told everything."""
+        if self.telling and self._whole is None:
+            self._whole = yield from describe_whole(self.cluster)
+
     def _everything(self, broker_id: int, live: list[ClusterBroker]) -> Orders:
         if self._whole is None:
-            self._whole = describe_whole(self.cluster)
+            self._whole = at_once(describe_whole(self.cluster))
         whole, replicas = self._whole
         orders = Orders(
             live,
@@ -345,6 +424,8 @@ class Core:
             for (index, replica), phase in sorted(tombstone.phases.items()):
                 if replica == broker_id and phase is not ReplicaPhase.GONE:
                     _add_deletion(orders, tombstone.topic, topic_id, index)
+        for partition in self.leavers.left_by(broker_id):
+            _add_leaver(orders, partition)
         return orders
 
 
@@ -353,12 +434,22 @@ def _add_deletion(orders: Orders, topic: str, topic_id: str, partition: int) -> 
     orders.stops[TopicPartition(topic, partition), topic_id] = stop
 
 
-def describe_whole(cluster: ClusterState) -> tuple[Whole, dict[int, list[ClusterPartition]]]:
+def _add_leaver(orders: Orders, partition: ClusterPartition) -> None:
+    entry = partition.leader_and_isr()
+    stop = StopPartition(entry.topic, entry.topic_id, entry.partition, entry.leader_epoch, True)
+    orders.stops[partition.topic_partition, entry.topic_id] = stop
+
+
+def describe_whole(
+    cluster: ClusterState,
+) -> Steps[tuple[Whole, dict[int, list[ClusterPartition]]]]:
     """Return all partitions and settings as the wire has them, and the partitions of each
     broker."""
     states: dict[TopicPartition, LeaderAndIsrPartition] = {}
     replicas: dict[int, list[ClusterPartition]] = {}
-    for partition in cluster.partitions():
+    for number, partition in enumerate(cluster.partitions(), start=1):
+        if number % LOOKED_AT_ONCE == 0:
+            yield
         if partition.state is not None:
             states[partition.topic_partition] = partition.leader_and_isr()
             for broker_id in partition.replicas:
