@@ -8,6 +8,8 @@ Rules
   not suspected, not shutting down. Among several the one that leads least is taken, then the
   earlier replica, so that a dead broker's share spreads over all. Who comes from the ELR is the
   whole ISR at first; the others stay complete beside it.
+* A broker that is *draining* comes after the others of the ISR, and before those of the ELR. What
+  it leads it gives to the others of the ISR that can lead, and nobody leaves the ISR [M20].
 * A broker that is *gone* (not registered, or its replica failed) leaves the ISR at once if others
   remain; when all are gone they all stay, with nobody leading: whoever comes back with its data had
   every committed record [Z14].
@@ -30,7 +32,7 @@ from dataclasses import dataclass, field
 
 from oncelog_controller.eligibility import Members, sift, with_isr
 from oncelog_controller.state import PartitionState
-from oncelog_protocol.types import NO_LEADER
+from oncelog_protocol.types import NO_BROKER, NO_LEADER
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -49,6 +51,8 @@ class Candidates:
     """Partitions led, by broker."""
     untrusted: frozenset[int] = NOBODY
     """Registered, and may lack what was committed when they were members."""
+    draining: frozenset[int] = NOBODY
+    """Out of service: they lead only what nobody else in the ISR can."""
 
     def able(self, broker_id: int) -> bool:
         """Return whether it may lead now."""
@@ -113,16 +117,19 @@ def elect_first(replicas: Sequence[int], candidates: Candidates) -> Decision | N
     able = [broker_id for broker_id in replicas if candidates.able(broker_id)]
     if not able:
         return None
-    return Decision(able[0], tuple(able))
+    leader = next((b for b in able if b not in candidates.draining), able[0])
+    return Decision(leader, tuple(able))
 
 
 def elect_preferred(
     replicas: Sequence[int], state: PartitionState, candidates: Candidates
 ) -> Decision | None:
-    """Return the decision that the first replica leads, if it is able and in sync and somebody else
-    leads."""
+    """Return the decision that the first replica leads, if it is able, in sync and not draining,
+    and somebody else leads."""
     preferred = replicas[0]
     if state.leader == preferred or preferred not in state.isr or not candidates.able(preferred):
+        return None
+    if preferred in candidates.draining:
         return None
     return Decision(preferred, state.isr, state.elr, state.last_known_elr)
 
@@ -151,6 +158,23 @@ def elect_for_shutdown(
     if not isr:
         return None
     return _decision(leader, with_isr(replicas, before, isr, min_isr))
+
+
+def elect_for_drain(
+    replicas: Sequence[int], state: PartitionState, candidates: Candidates, named: int = NO_BROKER
+) -> Decision | None:
+    """Return the decision that takes leadership off a leader that is draining, and leaves all
+    members as they are; None when nobody else in the ISR can lead, or only draining ones [M20].
+    Who is ``named`` comes first."""
+    if state.leader not in candidates.draining:
+        return None
+    others = [b for b in state.isr if b not in candidates.draining]
+    if named in others and candidates.able(named):
+        others = [named]
+    leader = _least_loaded(replicas, others, candidates, default=NO_LEADER)
+    if leader == NO_LEADER:
+        return None
+    return Decision(leader, state.isr, state.elr, state.last_known_elr)
 
 
 def elect_unclean(
@@ -226,4 +250,4 @@ def _least_loaded(
     able = [b for b in replicas if b in allowed and candidates.able(b)]
     if not able:
         return default
-    return min(able, key=lambda b: candidates.loads.get(b, 0))
+    return min(able, key=lambda b: (b in candidates.draining, candidates.loads.get(b, 0)))

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from oncelog_controller.move_nodes import PlanRead
 from oncelog_controller.security import ClusterSecurity
-from oncelog_controller.state import BrokerRegistration, DynamicConfig, PartitionState
+from oncelog_controller.state import (
+    BrokerRegistration,
+    DynamicConfig,
+    OutOfService,
+    PartitionState,
+)
 from oncelog_controller.store import StoreError
 from oncelog_protocol.messages.base import Request
 
@@ -52,6 +58,13 @@ class ClusterRead:
     broker_configs: dict[int, DynamicConfig] = field(default_factory=dict)
     """The dynamic settings by broker id; -1 stands for all brokers."""
     security: ClusterSecurity | None = None
+    plans: tuple[PlanRead, ...] = ()
+    """These moves are wanted."""
+    features: frozenset[str] = frozenset()
+    """These are in use."""
+    features_version: int | None = None
+    """The version of their node; None: there is none."""
+    out_of_service: dict[int, OutOfService] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +119,15 @@ class OrdersAnswered:
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
     """Somebody has asked. ``topic_ids`` are fresh ids for topics that the request may create;
-    ``internal`` allows the topics that clients may not touch."""
+    ``internal`` allows the topics that clients may not touch. ``asker`` is a principal, and
+    ``now_ms`` what the wall clock said: both are kept with what a person has ordered."""
 
     request_id: int
     request: Request
     topic_ids: tuple[str, ...] = ()
     internal: bool = False
+    asker: str = ""
+    now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

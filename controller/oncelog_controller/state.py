@@ -19,6 +19,7 @@ Rules
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -30,10 +31,11 @@ from oncelog_controller.transitions import (
     ReplicaPhase,
     next_partition_phase,
 )
+from oncelog_protocol.messages.broker_states import DECOMMISSIONED, DECOMMISSIONING
 from oncelog_protocol.messages.metadata import ACTIVE, ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition
 from oncelog_protocol.topic_config import TopicConfig
-from oncelog_protocol.types import NO_EPOCH, NO_LEADER, TopicPartition
+from oncelog_protocol.types import NO_BROKER, NO_EPOCH, NO_LEADER, TopicPartition
 
 
 class IllegalStateError(RuntimeError):
@@ -92,6 +94,10 @@ class BrokerRegistration:
     data: DataClaim = DataClaim()
     http: str = ""
     """Its metrics are at this ``host:port``; "": it serves none."""
+    features: frozenset[str] = frozenset()
+    """Its release knows these features of a cluster."""
+    wants: frozenset[str] = frozenset()
+    """It wants to use these features, once all brokers know them."""
 
     def keeps(self, admitted: int | None, partition: ClusterPartition) -> bool:
         """Return whether the replica of a partition that was complete under the broker epoch
@@ -107,11 +113,11 @@ class BrokerRegistration:
             for listed in claim.listed
         )
 
-    def described(self) -> ClusterBroker:
-        """Return it as the wire names it."""
+    def described(self, state: str = ACTIVE) -> ClusterBroker:
+        """Return it as the wire names it; ``state`` is that of its service."""
         listeners = list(self.listeners)
         return ClusterBroker(
-            self.broker_id, self.broker_epoch, listeners, self.rack, ACTIVE, self.http
+            self.broker_id, self.broker_epoch, listeners, self.rack, state, self.http
         )
 
     def listener(self, name: str) -> ListenerAddress | None:
@@ -195,6 +201,8 @@ class ClusterPartition:
     halted: bool = False
     """A state that may not exist was about to be written: nothing is decided about the partition
     until everything is read again."""
+    next_leader: int = NO_BROKER
+    """It gets ready to lead, -1 for nobody; it is not in the store."""
     _leader_and_isr: tuple[PartitionState, tuple[int, ...], LeaderAndIsrPartition] | None = None
     """The last answer of ``leader_and_isr``, and what it was made from."""
 
@@ -211,11 +219,12 @@ class ClusterPartition:
     def leader_and_isr(self) -> LeaderAndIsrPartition:
         """Describe the partition as the wire does.
 
-        The same object is returned as long as the state is the same, so it must not be changed.
+        The same object is returned as long as all of it is the same, so it must not be changed.
         """
         state, made = self.state, self._leader_and_isr
         assert state is not None, f"{self.topic_partition} has no state"
-        if made is not None and made[0] is state and made[1] is self.replicas:
+        same = made is not None and made[0] is state and made[1] is self.replicas
+        if same and made is not None and made[2].next_leader == self.next_leader:
             return made[2]
         entry = LeaderAndIsrPartition(
             topic=self.topic.name,
@@ -231,6 +240,7 @@ class ClusterPartition:
             last_known_elr=list(state.last_known_elr),
             origin=list(self.placement.origin) or None,
             target=list(self.placement.target) or None,
+            next_leader=self.next_leader,
         )
         self._leader_and_isr = (state, self.replicas, entry)
         return entry
@@ -241,12 +251,18 @@ class ClusterPartition:
         self.state = state
         if state.placement is not None:
             self.replicas = state.placement.replicas
+        if state.leader == self.next_leader:
+            self.next_leader = NO_BROKER
         if state.leader == NO_LEADER and before != NO_LEADER:
             self._move(PartitionCause.LEADER_LOST)
         elif state.leader == before:
             self._move(PartitionCause.ISR_CHANGED)
         else:
             self._move(PartitionCause.LEADER_ELECTED)
+
+    def name_next_leader(self, broker_id: int) -> None:
+        """Have a replica get ready to lead; -1: nobody any more."""
+        self.next_leader = broker_id
 
     def place(self, replicas: tuple[int, ...]) -> None:
         """Replace the replicas; the first one is preferred."""
@@ -341,6 +357,24 @@ class DynamicConfig:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class OutOfService:
+    """Somebody has taken a broker out of service; ``version`` is that of its znode."""
+
+    state: str
+    """DRAINING, DECOMMISSIONING or DECOMMISSIONED."""
+    since_ms: int
+    """The wall clock said so when it was asked for; 0: not known."""
+    by: str
+    """The principal that asked for it; "": not known."""
+    version: int = 0
+
+    @property
+    def retires(self) -> bool:
+        """Return whether the broker is to have no replicas."""
+        return self.state in (DECOMMISSIONING, DECOMMISSIONED)
+
+
 UNKNOWN_PRODUCER_IDS = -1
 
 
@@ -356,6 +390,8 @@ class ClusterState:
     suspected: set[int] = field(default_factory=set)
     """Registered, but their process refuses connections: they do not lead."""
     shutting_down: set[int] = field(default_factory=set)
+    out_of_service: dict[int, OutOfService] = field(default_factory=dict)
+    """These brokers are not active, whether they are there or not."""
     topics: dict[str, Topic] = field(default_factory=dict)
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
     """The tombstones by topic id."""
@@ -368,6 +404,10 @@ class ClusterState:
     producer_ids_version: int = 0
     security: ClusterSecurity | None = None
     """None: the cluster keeps no users, ACLs and quotas."""
+    features: frozenset[str] = frozenset()
+    """These are in use: a release that does not know one of them would misread the store."""
+    features_version: int | None = None
+    """The version of their node; None: there is none."""
 
     def replace_brokers(
         self, brokers: dict[int, BrokerRegistration], gone: Collection[int]
@@ -379,6 +419,15 @@ class ClusterState:
         self.brokers = brokers
         self.suspected.difference_update(gone)
         self.shutting_down.difference_update(gone)
+
+    def without_feature(self, feature: str) -> list[int]:
+        """Return the registered brokers whose release does not know a feature, by id."""
+        return [b for b in sorted(self.brokers) if feature not in self.brokers[b].features]
+
+    def use_feature(self, feature: str) -> None:
+        """Note in memory that the store says that a feature is in use."""
+        self.features |= {feature}
+        self.features_version = 0 if self.features_version is None else self.features_version + 1
 
     def give_producer_ids(self, count: int) -> None:
         """Note in memory that a block of producer ids was given in the store."""
@@ -399,15 +448,19 @@ class ClusterState:
 
     def live_brokers(self) -> list[ClusterBroker]:
         """Return every registered broker, by id."""
-        return [self.brokers[broker_id].described() for broker_id in sorted(self.brokers)]
+        return [
+            self.brokers[broker_id].described(self.service_of(broker_id))
+            for broker_id in sorted(self.brokers)
+        ]
 
     def leader_counts(self) -> dict[int, int]:
         """Return the number of partitions that each broker leads."""
-        counts = dict.fromkeys(sorted(self.brokers), 0)
-        for partition in self.partitions():
-            if partition.leader in counts:
-                counts[partition.leader] += 1
-        return counts
+        counts = Counter(p.leader for topic in self.topics.values() for p in topic.partitions)
+        return {broker_id: counts[broker_id] for broker_id in sorted(self.brokers)}
+
+    def larger_than(self, partitions: int) -> bool:
+        """Return whether there are more partitions than so many."""
+        return sum(len(topic.partitions) for topic in self.topics.values()) > partitions
 
     def first_phase(self, broker_id: int) -> ReplicaPhase:
         """Return where the life of a replica on that broker begins."""
@@ -417,13 +470,40 @@ class ClusterState:
         """Return where the lives of a partition's replicas begin, by broker."""
         return {broker_id: self.first_phase(broker_id) for broker_id in replicas}
 
-    def may_lead(self, broker_id: int) -> bool:
-        """Return whether it is registered, reachable, and not about to stop."""
+    def take_out_of_service(self, broker_id: int, taken: OutOfService | None) -> None:
+        """Note what the store says of a broker now; None: it is active."""
+        if taken is None:
+            self.out_of_service.pop(broker_id, None)
+        else:
+            self.out_of_service[broker_id] = taken
+
+    def service_of(self, broker_id: int) -> str:
+        """Return the state of a broker's service."""
+        taken = self.out_of_service.get(broker_id)
+        return ACTIVE if taken is None else taken.state
+
+    def retires(self, broker_id: int) -> bool:
+        """Return whether a broker is to have no replicas, or has none any more."""
+        taken = self.out_of_service.get(broker_id)
+        return taken is not None and taken.retires
+
+    def may_join(self, broker_id: int) -> bool:
+        """Return whether it may join an ISR: it is registered, reachable, and not about to stop.
+        One that is draining may: its copy is as good as any."""
         return (
             broker_id in self.brokers
             and broker_id not in self.suspected
             and broker_id not in self.shutting_down
         )
+
+    def places(self, count: int) -> list[int]:
+        """Return the brokers that new replicas go to, by id, if they can be ``count``: those that
+        may join an ISR and are active, else also draining ones, else all that are there. Those that
+        leave are never among them."""
+        there = [b for b in sorted(self.brokers) if not self.retires(b)]
+        able = [b for b in there if self.may_join(b)]
+        active = [b for b in able if b not in self.out_of_service]
+        return next((each for each in (active, able) if len(each) >= count), there)
 
 
 def _within(admitted: int, since: int | None, until: int | None) -> bool:

@@ -9,8 +9,11 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own [Z17].
                                            (``features``); no node: nothing
 /controller                                ephemeral: who is controller
 /controller_epoch                          its *version* is checked by every write
-/brokers/ids/N                             ephemeral: listeners, rack, where its metrics are, and
-                                           what is left of its data; its czxid is the broker epoch
+/brokers/ids/N                             ephemeral: listeners, rack, where its metrics are, what
+                                           is left of its data, the features that it knows, and
+                                           those that it wants; its czxid is the broker epoch
+/brokers/states/N                          broker N is out of service: its state, who wanted it, and
+                                           since when; no node: it is active
 /brokers/clocks/N                          ephemeral: what broker N's wall clock said lately
 /brokers/topics/T                          topic id, and replicas by partition as they were made
 /brokers/topics/T/partitions/P/state       leader, leader epoch, ISR, ELR, replicas, how they
@@ -21,6 +24,7 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own [Z17].
                                            run (KIP-226)
 /producer_ids                              the first producer id that no broker was given
 /admin/delete_topics/T.ID                  a deleted topic whose replicas are not all gone yet
+/admin/moves/ID, /admin/moves/ID/N         what somebody wants to move (``move_nodes``)
 /admin/storage_failures/N                  broker N lost a log directory; gone when it was heard
 /accusations/N/M                           ephemeral: broker M takes this life of broker N for dead;
                                            gone when N has objected
@@ -37,7 +41,7 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own [Z17].
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from oncelog_controller.state import (
@@ -45,12 +49,14 @@ from oncelog_controller.state import (
     DataClaim,
     DataLoss,
     KeptPartitions,
+    OutOfService,
     PartitionState,
     Placement,
 )
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.errors import OncelogError
-from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.messages.broker_states import STATES
+from oncelog_protocol.messages.metadata import ACTIVE, ListenerAddress
 from oncelog_protocol.messages.replication import BROKER_DEFAULT
 from oncelog_protocol.types import NO_EPOCH
 
@@ -59,6 +65,7 @@ FEATURES = "/cluster/features"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
+BROKER_STATES = "/brokers/states"
 CLOCKS = "/brokers/clocks"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
@@ -66,6 +73,7 @@ BROKER_CONFIGS = "/config/brokers"
 DEFAULT_NAME = "<default>"
 BROKER_ID_MAX = 2**31 - 1
 DELETED_TOPICS = "/admin/delete_topics"
+MOVES = "/admin/moves"
 STORAGE_FAILURES = "/admin/storage_failures"
 LOSSY_DIRECTORIES = "/admin/lossy_directories"
 PRODUCER_IDS = "/producer_ids"
@@ -73,11 +81,13 @@ ACCUSATIONS = "/accusations"
 BASE_PATHS = (
     "/cluster",
     BROKER_IDS,
+    BROKER_STATES,
     CLOCKS,
     TOPICS,
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
     DELETED_TOPICS,
+    MOVES,
     STORAGE_FAILURES,
     LOSSY_DIRECTORIES,
     PRODUCER_IDS,
@@ -95,6 +105,11 @@ class CorruptNodeError(OncelogError):
 def broker_path(broker_id: int) -> str:
     """Return the path of a broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_state_path(broker_id: int) -> str:
+    """Return the path of what was made of a broker's service."""
+    return f"{BROKER_STATES}/{broker_id}"
 
 
 def clock_path(broker_id: int) -> str:
@@ -193,12 +208,49 @@ def decode_cluster_id(data: bytes) -> str:
     return _text(load(CLUSTER_ID, data), "id", CLUSTER_ID)
 
 
+def encode_features(names: Collection[str]) -> bytes:
+    """Encode /cluster/features."""
+    return dump({"features": _features(names)})
+
+
+def _features(names: Collection[str]) -> dict[str, int]:
+    """Return features with their versions: there is one of each so far."""
+    return dict.fromkeys(sorted(names), 1)
+
+
 def decode_features(data: bytes) -> list[str]:
     """Return the names of the features that are in use, sorted. :raises CorruptNodeError:"""
     features = load(FEATURES, data).get("features")
     if not isinstance(features, dict):
         raise CorruptNodeError(f"{FEATURES}: features are not there")
     return sorted(features)
+
+
+def encode_broker_state(taken: OutOfService) -> bytes:
+    """Encode /brokers/states/N; the version is the node's own."""
+    return dump({"state": taken.state, "since_ms": taken.since_ms, "by": taken.by})
+
+
+def decode_broker_state(path: str, data: bytes, stat: NodeStat) -> OutOfService:
+    """Return what was made of a broker. :raises CorruptNodeError:"""
+    value = load(path, data)
+    state = _text(value, "state", path)
+    if state not in STATES or state == ACTIVE:
+        raise CorruptNodeError(f"{path}: a broker cannot be {state!r}")
+    return OutOfService(
+        state, _int(value, "since_ms", path), _text(value, "by", path), stat.version
+    )
+
+
+def broker_id_of(path: str) -> int:
+    """Return the broker that a node is of, by the last part of its path.
+
+    :raises CorruptNodeError: it is no broker id.
+    """
+    name = path.rpartition("/")[2]
+    if not (name.isascii() and name.isdecimal()) or not int(name[:11]) <= BROKER_ID_MAX:
+        raise CorruptNodeError(f"{path}: not a broker id")
+    return int(name)
 
 
 def encode_clock(now_ms: int) -> bytes:
@@ -253,18 +305,24 @@ def encode_broker(
     rack: str | None,
     data: DataClaim | None = None,
     http: str = "",
+    features: Collection[str] = (),
+    wants: Collection[str] = (),
 ) -> bytes:
-    """Encode /brokers/ids/N; ``http`` is ``host:port`` of the broker's metrics, "" without."""
+    """Encode /brokers/ids/N; ``http`` is ``host:port`` of the broker's metrics, "" without;
+    ``features`` are those that its release knows, and ``wants`` those that it wants to use."""
     addresses = [{"name": a.name, "host": a.host, "port": a.port} for a in listeners]
     claim = DataClaim() if data is None else data
-    value = {
+    value: dict[str, Any] = {
         "listeners": addresses,
         "rack": rack,
         "http": http,
         "data_since": claim.since,
         "data_until": claim.until,
         "data_loss": claim.loss.value,
+        "features": _features(features),
     }
+    if wants:
+        value["wants"] = sorted(wants)
     if claim.listed:
         value["data_listed"] = [
             {
@@ -281,8 +339,8 @@ def encode_broker(
 
 def decode_broker(broker_id: int, data: bytes, stat: NodeStat) -> BrokerRegistration:
     """Return a registration with its epoch. One of an older release says nothing of its data, and
-    is not believed to have kept any; nor does it say where its metrics are. :raises
-    CorruptNodeError:"""
+    is not believed to have kept any; nor does it say where its metrics are, or which features it
+    knows or wants. :raises CorruptNodeError:"""
     path = broker_path(broker_id)
     value = load(path, data)
     rack = value.get("rack")
@@ -299,7 +357,22 @@ def decode_broker(broker_id: int, data: bytes, stat: NodeStat) -> BrokerRegistra
             )
         )
     claim, http = _data_claim(value, path), _text({"http": "", **value}, "http", path)
-    return BrokerRegistration(broker_id, stat.czxid, tuple(addresses), rack, claim, http)
+    features = value.get("features", {})
+    if not isinstance(features, dict):
+        raise CorruptNodeError(f"{path}: features is not an object")
+    wants = value.get("wants", [])
+    if not isinstance(wants, list) or not all(isinstance(name, str) for name in wants):
+        raise CorruptNodeError(f"{path}: wants is not a list of names")
+    return BrokerRegistration(
+        broker_id,
+        stat.czxid,
+        tuple(addresses),
+        rack,
+        claim,
+        http,
+        frozenset(features),
+        frozenset(wants),
+    )
 
 
 def _data_claim(value: dict[str, Any], path: str) -> DataClaim:
@@ -418,9 +491,7 @@ def decode_broker_config(name: str, data: bytes) -> tuple[int, dict[str, str]]:
     overrides = _config(path, data)
     if name == DEFAULT_NAME:
         return BROKER_DEFAULT, overrides
-    if not (name.isascii() and name.isdecimal()) or not int(name[:11]) <= BROKER_ID_MAX:
-        raise CorruptNodeError(f"{path}: not a broker id")
-    return int(name), overrides
+    return broker_id_of(path), overrides
 
 
 def _config(path: str, data: bytes) -> dict[str, str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +14,7 @@ from oncelog_controller.election import (
     Decision,
     elect,
     elect_first,
+    elect_for_drain,
     elect_for_shutdown,
     elect_preferred,
     elect_unclean,
@@ -369,6 +373,36 @@ def test_preferred_leaders() -> None:
     assert elect_preferred([1, 2], state(2, 2), seen(ALL)) is None
     assert elect_preferred([1, 2], state(2, 1, 2), seen(ALL, {1})) is None
     assert elect_preferred([1, 2], state(2, 1, 2), seen({2})) is None
+
+
+def test_who_drains_leads_only_what_nobody_else_in_the_isr_can() -> None:
+    draining = replace(seen(ALL, b2=9), draining=frozenset({1, 3}))
+    assert elect_first([1, 2, 3], draining) == Decision(2, (1, 2, 3))
+    assert elect_first([1, 3], draining) == Decision(1, (1, 3))
+    assert elect_preferred([1, 2], state(2, 1, 2), draining) is None
+    lost = replace(seen({2, 3}, b2=9), draining=frozenset({3}))
+    assert elect([1, 2, 3], state(1, 1, 2, 3), lost, min_isr=1, unclean=False) == Decision(
+        2, (2, 3)
+    ), "whatever the others lead"
+    beside_elr = state_with(1, (1, 3), (2,))
+    assert elect([1, 2, 3], beside_elr, lost, min_isr=3, unclean=False) == Decision(3, (3,), (1, 2))
+
+
+def test_who_drains_gives_up_what_it_leads() -> None:
+    draining = replace(seen(ALL, b2=9), draining=frozenset({1}))
+    give_up = partial(elect_for_drain, [1, 2, 3], candidates=draining)
+    assert give_up(state(1, 1, 2, 3)) == Decision(3, (1, 2, 3)), "all stay in the ISR"
+    assert give_up(state(1, 1, 2, 3), named=2) == Decision(2, (1, 2, 3)), "it gets ready to lead"
+    assert give_up(state(1, 1, 3), named=2) == Decision(3, (1, 3))
+    assert give_up(state_with(1, (1, 2), (3,))) == Decision(2, (1, 2), (3,))
+    assert give_up(state(1, 1)) is None
+    assert give_up(state_with(1, (1,), (3,))) is None, "the ELR is not asked"
+    assert give_up(state(2, 1, 2)) is None
+    assert give_up(state(-1, 1, 2)) is None
+    both = replace(draining, draining=frozenset({1, 2}))
+    assert elect_for_drain([1, 2], state(1, 1, 2), both) is None
+    suspected = replace(seen(ALL, {2}), draining=frozenset({1}))
+    assert elect_for_drain([1, 2], state(1, 1, 2), suspected) is None
 
 
 def test_shutdown() -> None:

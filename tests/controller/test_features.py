@@ -7,8 +7,15 @@ import json
 import pytest
 
 from oncelog_controller import znodes
-from oncelog_controller.features import UnknownFeatureError, check_features
+from oncelog_controller.features import (
+    KNOWN,
+    MOVES,
+    UnknownFeatureError,
+    begin_use,
+    check_features,
+)
 from oncelog_controller.loader import prepare_store
+from oncelog_controller.state import ClusterState
 from oncelog_controller.znodes import CorruptNodeError
 from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 
@@ -47,4 +54,21 @@ async def test_what_cannot_be_read_is_not_guessed(data: bytes) -> None:
     store = await store_with(data)
     with pytest.raises(CorruptNodeError, match=znodes.FEATURES):
         await check_features(store, {"moves"})
+    await store.close()
+
+
+async def test_the_first_use_is_written_once() -> None:
+    store = await store_with(None)
+    cluster = ClusterState(1, 1, 1)
+    for feature in (MOVES, "shadows"):
+        await store.multi(begin_use(cluster, feature))
+        cluster.use_feature(feature)
+        assert begin_use(cluster, feature) == []
+    data, stat = await store.get(znodes.FEATURES)
+    assert znodes.decode_features(data) == [MOVES, "shadows"]
+    assert cluster.features == {MOVES, "shadows"}
+    assert cluster.features_version == stat.version
+    with pytest.raises(UnknownFeatureError):
+        await check_features(store)
+    assert MOVES in KNOWN
     await store.close()

@@ -14,6 +14,7 @@ from oncelog_controller.state import (
     DataLoss,
     IllegalStateError,
     KeptPartitions,
+    OutOfService,
     PartitionState,
     Placement,
     Tombstone,
@@ -21,7 +22,8 @@ from oncelog_controller.state import (
     check_invariants,
 )
 from oncelog_controller.transitions import PartitionPhase, ReplicaPhase
-from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.messages.broker_states import DECOMMISSIONED, DECOMMISSIONING, DRAINING
+from oncelog_protocol.messages.metadata import ACTIVE, ListenerAddress
 from oncelog_protocol.topic_config import parse_topic_config
 from support.controller_driver import registration
 
@@ -46,10 +48,21 @@ def test_lookups() -> None:
     assert cluster.topics["a"].assignment() == [[1, 2], [1, 2]]
 
 
-def test_who_may_lead() -> None:
-    cluster = ClusterState(1, 1, 1, brokers={b: registration(b, b) for b in (1, 2, 3)})
+def test_who_may_join_an_isr_and_who_is_given_new_partitions() -> None:
+    cluster = ClusterState(1, 1, 1, brokers={b: registration(b, b) for b in (1, 2, 3, 5, 6, 7)})
     cluster.suspected, cluster.shutting_down = {2}, {3}
-    assert [b for b in (1, 2, 3, 4) if cluster.may_lead(b)] == [1]
+    for broker_id, state in ((5, DRAINING), (6, DECOMMISSIONING), (7, DECOMMISSIONED)):
+        cluster.take_out_of_service(broker_id, OutOfService(state, 0, ""))
+    assert [b for b in range(1, 8) if cluster.may_join(b)] == [1, 5, 6, 7]
+    assert [b for b in range(1, 8) if cluster.retires(b)] == [6, 7]
+    assert cluster.places(1) == [1]
+    assert cluster.places(2) == [1, 5], "there are too few others"
+    assert cluster.places(3) == [1, 2, 3, 5], "whoever is there, but for those that leave"
+    told = {broker.broker_id: broker.state for broker in cluster.live_brokers()}
+    assert told[5] == DRAINING
+    assert told[1] == cluster.service_of(9) == ACTIVE
+    cluster.take_out_of_service(5, None)
+    assert cluster.places(2) == [1, 5]
 
 
 def test_listeners() -> None:

@@ -17,6 +17,7 @@ from oncelog_controller.state import (
     DataClaim,
     DataLoss,
     KeptPartitions,
+    OutOfService,
     PartitionState,
     Placement,
 )
@@ -63,6 +64,7 @@ def test_nodes_are_readable_json() -> None:
         "data_since": 3,
         "data_until": 8,
         "data_loss": "none",
+        "features": {},
     }
     assert json.loads(znodes.encode_topic("id", [[1, 2]])) == {
         "version": 1,
@@ -76,6 +78,9 @@ def test_round_trips() -> None:
     broker = znodes.decode_broker(3, znodes.encode_broker(listeners, "r1"), STAT)
     assert broker == BrokerRegistration(3, 99, tuple(listeners), "r1")
     assert znodes.decode_broker(3, znodes.encode_broker([], None), STAT).rack is None
+    broker = znodes.decode_broker(3, znodes.encode_broker([], None, features=["moves"]), STAT)
+    assert broker.features == {"moves"}
+    assert znodes.decode_features(znodes.encode_features({"moves", "a"})) == ["a", "moves"]
     broker = znodes.decode_broker(3, znodes.encode_broker([], None, http="h:9"), STAT)
     assert broker == BrokerRegistration(3, 99, (), http="h:9")
     claim = DataClaim(3, None, DataLoss.TAIL)
@@ -207,3 +212,21 @@ def test_what_is_set_for_brokers() -> None:
             znodes.decode_broker_config(name, data)
     with pytest.raises(CorruptNodeError):
         znodes.decode_broker_config("7", b'{"version":1,"config":{"a":1}}')
+
+
+def test_what_was_made_of_a_broker() -> None:
+    path = znodes.broker_state_path(7)
+    assert path == "/brokers/states/7"
+    data = znodes.encode_broker_state(OutOfService("draining", 1234, "User:ops"))
+    assert json.loads(data) == {
+        "version": 1,
+        "state": "draining",
+        "since_ms": 1234,
+        "by": "User:ops",
+    }
+    found = znodes.decode_broker_state(path, data, STAT)
+    assert found == OutOfService("draining", 1234, "User:ops", STAT.version)
+    assert znodes.broker_id_of(path) == 7
+    for state in ("active", "idle"):
+        with pytest.raises(CorruptNodeError, match="/brokers/states/7"):
+            znodes.decode_broker_state(path, data.replace(b"draining", state.encode()), STAT)
