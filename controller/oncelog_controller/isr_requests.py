@@ -142,7 +142,7 @@ class IsrRequests:
         if not joins:
             return
         failed = partition.replica_phases.get(member.broker_id) is ReplicaPhase.FAILED
-        if failed or not cluster.may_lead(member.broker_id):
+        if failed or not cluster.may_join(member.broker_id):
             raise IneligibleReplicaError
 
     def _install(self, partition: ClusterPartition, state: PartitionState) -> None:

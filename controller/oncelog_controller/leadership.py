@@ -24,11 +24,13 @@ from oncelog_controller.core import (
 )
 from oncelog_controller.election import Candidates, Decision
 from oncelog_controller.eligibility import Members, admissions, untrusted
+from oncelog_controller.preloading import Preloading
 from oncelog_controller.state import (
     ClusterPartition,
     DataLoss,
     IllegalStateError,
     PartitionState,
+    Placement,
     Topic,
     check_invariants,
 )
@@ -54,6 +56,9 @@ logger = get_logger(__name__)
 
 Change = tuple[ClusterPartition, Decision]
 NewState = tuple[ClusterPartition, PartitionState]
+Decide = Callable[[ClusterPartition, PartitionState, Candidates], Decision | None]
+"""It says what becomes of a partition, None for nothing."""
+
 NOBODY: frozenset[int] = frozenset()
 
 NAMED_MAX = 5
@@ -63,8 +68,9 @@ NAMED_MAX = 5
 class Leadership:
     """It owns elections and what follows from them."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, preloading: Preloading) -> None:
         self._core = core
+        self._preloading = preloading
         self.rebalance_at: float | None = None
         """When leaderships go back to preferred replicas (loop's clock); None: not planned."""
 
@@ -144,6 +150,7 @@ class Leadership:
             restarted=restarted,
             untrusted=self._untrusted(partition),
             loads={} if loads is None else loads,
+            draining=frozenset(cluster.out_of_service),
         )
 
     def _untrusted(self, partition: ClusterPartition) -> frozenset[int]:
@@ -197,10 +204,18 @@ class Leadership:
         decision = election.elect_first(partition.replicas, self.candidates(partition))
         return None if decision is None else self.successor(partition, decision)
 
-    def successor(self, partition: ClusterPartition, decision: Decision) -> PartitionState | None:
-        """Return the state that follows from ``decision``; None when it may not exist."""
+    def successor(
+        self,
+        partition: ClusterPartition,
+        decision: Decision,
+        placement: Placement | None = None,
+    ) -> PartitionState | None:
+        """Return the state that follows from ``decision``; None when it may not exist.
+        ``placement`` None: the replicas stay what they are."""
         before = partition.state
         epoch = 0 if before is None else before.leader_epoch + 1
+        if placement is not None:
+            epoch = self._core.safeguards.epoch_of_move(epoch)
         unclean_epoch = NO_EPOCH if before is None else before.unclean_epoch
         return self.checked(
             partition,
@@ -209,6 +224,7 @@ class Leadership:
             decision.members,
             joining=decision.isr if decision.unclean or before is None else (),
             unclean_epoch=epoch if decision.unclean else unclean_epoch,
+            placement=placement,
         )
 
     def checked(
@@ -220,6 +236,7 @@ class Leadership:
         *,
         joining: Collection[int],
         unclean_epoch: int,
+        placement: Placement | None = None,
     ) -> PartitionState | None:
         """A state to be written now, or None: it breaks an invariant, and the partition halts.
         ``joining`` are members that are complete only since their brokers' present lives."""
@@ -237,7 +254,7 @@ class Leadership:
             last_known_elr=members.last_known_elr,
             admitted=admissions(partition, members, joining, brokers),
             unclean_epoch=unclean_epoch,
-            placement=partition.placement,
+            placement=partition.placement if placement is None else placement,
         )
         try:
             check_invariants(partition, state, core.safeguards.witnesses(brokers))
@@ -294,8 +311,13 @@ class Leadership:
         """Drop the plan: ``auto.leader.rebalance.enable`` is off now."""
         self.rebalance_at = None
 
+    def _rebalance_now(self) -> None:
+        if self.rebalance_at is not None:
+            self.rebalance_at = self._core.now
+
     def rebalance(self) -> Steps[None]:
-        """Give every preferred replica that is able and in sync its leadership back."""
+        """Give every preferred replica that is able and in sync its leadership back; that of a
+        coordinator when it has read the partition."""
         config = self._core.config
         self.rebalance_at = self._core.now + config.leader_imbalance_check_interval_ms / 1000
         changes: list[Change] = []
@@ -307,7 +329,9 @@ class Leadership:
             decision = election.elect_preferred(
                 partition.replicas, partition.state, self.candidates(partition)
             )
-            if decision is not None:
+            if decision is not None and self._preloading.may_lead(
+                partition, decision.leader, self._rebalance_now
+            ):
                 changes.append((partition, decision))
         if changes:
             logger.info("leaders_preferred", partitions=len(changes))
@@ -329,28 +353,69 @@ class Leadership:
             self._core.reply(request_id, ControlledShutdownResponse(code))
             return
         cluster.shutting_down.add(broker_id)
-        loads = cluster.leader_counts()
-        changes: list[Change] = []
-        for partition in cluster.partitions():
-            if partition.state is None or broker_id not in partition.replicas:
-                continue
-            decision = election.elect_for_shutdown(
-                partition.replicas,
-                partition.state,
-                self.candidates(partition, loads),
-                broker_id,
-                min_isr=partition.min_isr,
+
+        def decide(
+            partition: ClusterPartition, state: PartitionState, candidates: Candidates
+        ) -> Decision | None:
+            needed = partition.min_isr
+            return election.elect_for_shutdown(
+                partition.replicas, state, candidates, broker_id, min_isr=needed
             )
-            if decision is not None:
-                _count(loads, partition, decision)
-                changes.append((partition, decision))
-        logger.info("broker_shuts_down", broker_id=broker_id, partitions=len(changes))
-        self.change(changes)
+
+        held = [p for p in cluster.partitions() if broker_id in p.replicas]
+        changed = at_once(self._give_up(held, decide))
+        logger.info("broker_shuts_down", broker_id=broker_id, partitions=changed)
         self._core.when_settled(
             lambda: self._core.reply(
                 request_id, ControlledShutdownResponse(NO_ERROR, self._still_led(broker_id))
             )
         )
+
+    def drain(self, most: int, again: Callable[[], None]) -> Steps[int]:
+        """Take leaderships off brokers that are out of service, ``most`` of them at most; returns
+        how many. The brokers stay in ISRs [M20]. ``again`` is called when there is more to take,
+        since the next leader of a coordinator's partition has read it."""
+        draining = self._core.cluster.out_of_service
+        if not draining:
+            return 0
+
+        def decide(
+            partition: ClusterPartition, state: PartitionState, candidates: Candidates
+        ) -> Decision | None:
+            decision = election.elect_for_drain(
+                partition.replicas, state, candidates, partition.next_leader
+            )
+            if decision is None or not self._preloading.may_lead(partition, decision.leader, again):
+                return None
+            return decision
+
+        led = [p for p in self._core.cluster.partitions() if p.leader in draining]
+        changed = yield from self._give_up(led, decide, most)
+        if changed:
+            brokers = sorted(draining)
+            logger.info("leaderships_given_up", brokers=brokers, partitions=changed)
+        return changed
+
+    def _give_up(
+        self, partitions: Iterable[ClusterPartition], decide: Decide, most: int | None = None
+    ) -> Steps[int]:
+        """Write what ``decide`` makes of partitions whose brokers are to lead less, of ``most``
+        at most; returns of how many."""
+        loads = self._core.cluster.leader_counts()
+        changes: list[Change] = []
+        for number, partition in enumerate(partitions):
+            if number % STEP_PARTITIONS == STEP_PARTITIONS - 1:
+                yield
+            if partition.state is None:
+                continue
+            decision = decide(partition, partition.state, self.candidates(partition, loads))
+            if decision is not None:
+                _count(loads, partition, decision)
+                changes.append((partition, decision))
+            if len(changes) == most:
+                break
+        yield from self._changing(changes)
+        return len(changes)
 
     def _still_led(self, broker_id: int) -> int:
         return sum(

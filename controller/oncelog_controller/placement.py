@@ -29,13 +29,19 @@ def place_replicas(
         raise InvalidReplicationFactorError(
             f"replication factor {replication_factor}, but {len(brokers)} brokers are live"
         )
-    racks = dict(brokers)
-    rack_aware = all(rack is not None for rack in racks.values())
+    racks = racks_of(brokers)
     ring = _ring(brokers)
     return [
-        _place_one(ring, racks if rack_aware else {}, start + index, replication_factor)
+        _place_one(ring, racks, start + index, replication_factor)
         for index in range(first, first + count)
     ]
+
+
+def racks_of(brokers: Brokers) -> dict[int, str]:
+    """Return the rack of each broker; nothing when one of them has none, as racks do not count
+    then (KIP-36)."""
+    racks = {broker_id: rack for broker_id, rack in brokers if rack is not None}
+    return racks if len(racks) == len(brokers) else {}
 
 
 def start_at(brokers: Brokers, broker_id: int) -> int:
@@ -46,13 +52,14 @@ def start_at(brokers: Brokers, broker_id: int) -> int:
 
 
 def _ring(brokers: Brokers) -> list[int]:
-    if all(rack is not None for _, rack in brokers):
-        return _alternate_racks(brokers)
+    racks = racks_of(brokers)
+    if racks:
+        return _alternate_racks(racks)
     return sorted(broker_id for broker_id, _ in brokers)
 
 
 def _place_one(
-    ring: Sequence[int], racks: dict[int, str | None], start: int, replication_factor: int
+    ring: Sequence[int], racks: dict[int, str], start: int, replication_factor: int
 ) -> list[int]:
     count = len(ring)
     chosen: list[int] = []
@@ -76,14 +83,14 @@ def _place_one(
     return chosen
 
 
-def _alternate_racks(brokers: Brokers) -> list[int]:
+def _alternate_racks(racks: dict[int, str]) -> list[int]:
     """Return brokers rack by rack in turn: one of each rack, then the second of each, and so on."""
     by_rack: dict[str, list[int]] = {}
-    for broker_id, rack in sorted(brokers):
-        by_rack.setdefault(rack or "", []).append(broker_id)
+    for broker_id, rack in sorted(racks.items()):
+        by_rack.setdefault(rack, []).append(broker_id)
     ring: list[int] = []
     depth = 0
-    while len(ring) < len(brokers):
+    while len(ring) < len(racks):
         columns = [by_rack[rack] for rack in sorted(by_rack)]
         ring.extend(column[depth] for column in columns if depth < len(column))
         depth += 1

@@ -128,6 +128,11 @@ def check_assignment(
         unknown = [broker_id for broker_id in replicas if broker_id not in cluster.brokers]
         if unknown:
             raise InvalidReplicaAssignmentError(f"entry {index} names unknown brokers {unknown}")
+        retiring = [broker_id for broker_id in replicas if cluster.retires(broker_id)]
+        if retiring:
+            raise InvalidReplicaAssignmentError(
+                f"entry {index} names brokers {retiring}, which are being decommissioned"
+            )
         wanted = len(assignment[0]) if replication_factor is None else replication_factor
         if len(replicas) != wanted:
             raise InvalidReplicaAssignmentError(

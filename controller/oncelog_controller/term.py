@@ -70,6 +70,7 @@ from oncelog_protocol.errors import NotControllerError, RequestTimedOutError
 from oncelog_protocol.identity import NO_CLUSTER
 from oncelog_protocol.messages.admin import CreateTopicsRequest
 from oncelog_protocol.messages.base import Request
+from oncelog_runtime.clock import WallClock
 from oncelog_runtime.dialer import PLAIN, Dialer
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.structured_logging import get_logger
@@ -100,6 +101,7 @@ class ControllerTerm:
         *,
         broker_id: int,
         store: MetadataStore,
+        clock: WallClock,
         entropy: Entropy,
         config: ControllerConfig,
         won: Won,
@@ -117,6 +119,7 @@ class ControllerTerm:
         self._broker_id = broker_id
         self._store = store
         self._session_id = store.session_id
+        self._clock = clock
         self._entropy = entropy
         self._suspected = suspected
         self._loop = asyncio.get_running_loop()
@@ -201,8 +204,8 @@ class ControllerTerm:
         if len(others) > 1 and 2 * count > len(others):
             self.step_down("most brokers cannot reach it")
 
-    async def handle(self, request: Request, *, internal: bool = False) -> Any:
-        """Serve one request. Refusals are inside the response.
+    async def handle(self, request: Request, *, internal: bool = False, asker: str = "") -> Any:
+        """Serve one request of ``asker``, a principal. Refusals are inside the response.
 
         :raises TypeError: the request is none of the controller's.
         """
@@ -217,7 +220,8 @@ class ControllerTerm:
         future: asyncio.Future[Any] = self._loop.create_future()
         self._futures[request_id] = future
         self._asked[request_id] = request
-        self._requests.append(RequestReceived(request_id, request, ids, internal))
+        now_ms = self._clock.now_ms()
+        self._requests.append(RequestReceived(request_id, request, ids, internal, asker, now_ms))
         self._wake.set()
         try:
             return await future

@@ -90,6 +90,7 @@ class TopicDeletion:
         for partition in topic.partitions:
             if partition.state is not None:
                 core.order_gone(partition)
+            core.leavers.forget(partition.topic_partition)
             partition.remove()
         for (index, broker_id), phase in sorted(tombstone.phases.items()):
             if phase is ReplicaPhase.DELETING:

@@ -95,7 +95,8 @@ class TopicRequests:
     def _design(self, new: admin.CreatableTopic, topic_id: str) -> Topic:
         """Return the topic as it will be. :raises ApiError: what is wrong with the wish."""
         core, cluster = self._core, self._core.cluster
-        count, factor = request_checks.sizes(new, core.config, len(cluster.brokers))
+        able = sum(not cluster.retires(b) for b in cluster.brokers)
+        count, factor = request_checks.sizes(new, core.config, able)
         if new.assignment is not None:
             request_checks.check_assignment(new.assignment, cluster)
             assignment = [list(replicas) for replicas in new.assignment]
@@ -113,11 +114,9 @@ class TopicRequests:
         return topic
 
     def _places(self, factor: int) -> list[tuple[int, str | None]]:
-        """Return the brokers to place replicas on: those that can lead, if they are enough."""
+        """Return the brokers to place replicas on, with their racks."""
         cluster = self._core.cluster
-        able = [b for b in sorted(cluster.brokers) if cluster.may_lead(b)]
-        chosen = able if len(able) >= factor else sorted(cluster.brokers)
-        return [(broker_id, cluster.brokers[broker_id].rack) for broker_id in chosen]
+        return [(b, cluster.brokers[b].rack) for b in cluster.places(factor)]
 
     def _start(self) -> int:
         """Return where the partitions so far would have gone on, so that starts rotate."""
@@ -210,7 +209,8 @@ class TopicRequests:
                 f"topic {topic.name!r} has {before} partitions; "
                 f"{growth.partition_count} would not be a growth"
             )
-        factor = len(topic.partitions[0].replicas)
+        placement = topic.partitions[0].placement
+        factor = len(placement.target or placement.replicas)
         if growth.assignment is None:
             brokers = self._places(factor)
             return place_replicas(

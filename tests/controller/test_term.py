@@ -19,6 +19,7 @@ from oncelog_protocol.errors import NotControllerError, RequestTimedOutError
 from oncelog_protocol.messages import admin
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
+from support.clock import ManualClock
 from support.fake_broker import FakeBroker
 from support.room_settings import controller_settings
 from support.waiting import eventually
@@ -86,6 +87,7 @@ async def running(broker: FakeBroker) -> AsyncIterator[Running]:
     term = ControllerTerm(
         broker_id=1,
         store=store,
+        clock=ManualClock(),
         entropy=SeededEntropy(1),
         config=controller_settings(),
         won=won,

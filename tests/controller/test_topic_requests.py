@@ -10,7 +10,7 @@ from oncelog_controller import order_sizes, znodes
 from oncelog_controller.order_sizes import entry_bytes
 from oncelog_controller.store import Create
 from oncelog_protocol.errors import ERRORS, NO_ERROR
-from oncelog_protocol.messages import admin
+from oncelog_protocol.messages import admin, moves
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest, UpdateMetadataRequest
 from support.controller_driver import Driver
 from support.room_settings import controller_settings
@@ -399,6 +399,18 @@ def test_new_partitions_go_on_where_the_old_ones_ended() -> None:
     assert len(heir.machine.cluster.topics["t"].partitions) == 5
     assert grow(heir, "t", 6, [[2, 1]]) == "NONE"
     assert heir.state("t", 5).leader == 2
+
+
+@pytest.mark.parametrize("target", [[1, 2, 3], [1]])
+def test_new_partitions_have_as_many_replicas_as_the_first_one_is_to_have(
+    target: list[int],
+) -> None:
+    driver = Driver.started(1, 2, 3)
+    create(driver, admin.CreatableTopic("t", 1, 2))
+    wish = moves.ReassignedPartition("t", 0, target)
+    driver.ask(moves.AlterPartitionReassignmentsRequest([wish], True))
+    assert grow(driver, "t", 2) == "NONE"
+    assert len(driver.partition("t", 1).replicas) == len(target)
 
 
 def test_a_growth_that_was_cut_off_is_finished_by_the_next_controller() -> None:
