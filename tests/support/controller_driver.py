@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oncelog_controller import quota_nodes, security_nodes, user_nodes, znodes
+from oncelog_controller import move_nodes, quota_nodes, security_nodes, user_nodes, znodes
 from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.effects import (
@@ -35,7 +35,9 @@ from oncelog_controller.events import (
     WriteFailed,
     WriteSucceeded,
 )
+from oncelog_controller.features import KNOWN
 from oncelog_controller.machine import ControllerMachine
+from oncelog_controller.move_nodes import PieceRead, PlanRead
 from oncelog_controller.orders import Orders
 from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredQuotas, StoredUser
@@ -45,6 +47,7 @@ from oncelog_controller.state import (
     DataClaim,
     DataLoss,
     DynamicConfig,
+    OutOfService,
     PartitionState,
 )
 from oncelog_controller.store import (
@@ -67,7 +70,7 @@ from oncelog_protocol.messages.metadata import ListenerAddress
 from oncelog_protocol.messages.security import UpdateSecurityRequest, UpdateSecurityResponse
 from support.room_settings import controller_settings
 
-__all__ = ["SECRET", "Driver", "registration"]
+__all__ = ["ASKED_AT_MS", "ASKER", "SECRET", "Driver", "registration"]
 
 
 SECRET = bytes(range(32))
@@ -82,7 +85,12 @@ def registration(
 ) -> BrokerRegistration:
     """Return a broker with one internal listener."""
     address = ListenerAddress("internal", "127.0.0.1", 9000 + broker_id)
-    return BrokerRegistration(broker_id, epoch, (address,), rack, data)
+    return BrokerRegistration(broker_id, epoch, (address,), rack, data, features=KNOWN)
+
+
+ASKER = "User:ops"
+ASKED_AT_MS = 1_700_000_000_000
+"""Every request is of this principal, and came at this time by the wall clock."""
 
 
 @dataclass
@@ -256,7 +264,38 @@ class Driver:
             0 if ids is None else ids.version,
             self._broker_configs(),
             self._security() if self.config.security else None,
+            self._plans(),
+            *self._features(),
+            out_of_service=self._out_of_service(),
         )
+
+    def _plans(self) -> tuple[PlanRead, ...]:
+        found = []
+        for name in self._names(znodes.MOVES):
+            path = move_nodes.plan_path(name)
+            head, wishes = move_nodes.decode_plan(name, self.nodes[path].data)
+            pieces = [PieceRead(0, self.nodes[path].version, wishes)]
+            for child in self._names(path):
+                node = self.nodes[f"{path}/{child}"]
+                wishes = move_nodes.decode_wishes(name, int(child), node.data)
+                pieces.append(PieceRead(int(child), node.version, wishes))
+            found.append(PlanRead(head, tuple(pieces)))
+        return tuple(found)
+
+    def _features(self) -> tuple[frozenset[str], int | None]:
+        node = self.nodes.get(znodes.FEATURES)
+        if node is None:
+            return frozenset(), None
+        return frozenset(znodes.decode_features(node.data)), node.version
+
+    def _out_of_service(self) -> dict[int, OutOfService]:
+        found = {}
+        for name in self._names(znodes.BROKER_STATES):
+            path = f"{znodes.BROKER_STATES}/{name}"
+            node = self.nodes[path]
+            stat = NodeStat(node.version, 0, node.mzxid)
+            found[int(name)] = znodes.decode_broker_state(path, node.data, stat)
+        return found
 
     def _security(self) -> ClusterSecurity:
         security = ClusterSecurity(self.nodes[security_nodes.VERSION].version)
@@ -361,7 +400,7 @@ class Driver:
         self._request_id += 1
         count = len(getattr(request, "topics", None) or [])
         ids = tuple(f"id-{self._request_id}-{position}" for position in range(count))
-        self.handle(RequestReceived(self._request_id, request, ids, internal))
+        self.handle(RequestReceived(self._request_id, request, ids, internal, ASKER, ASKED_AT_MS))
         return self._request_id
 
     def pass_time(self, seconds: float) -> None:
@@ -373,6 +412,11 @@ class Driver:
         self.now = end
 
     # ---- the store
+
+    def put(self, path: str, data: bytes) -> None:
+        """Make a node unseen by the machine."""
+        self.zxid += 1
+        self.nodes[path] = Node(data, 0, self.zxid)
 
     def _write(self, write: WriteStore) -> Event:
         self.writes.append(write.ops)
@@ -439,6 +483,7 @@ class Driver:
         """Memory says what the store says, and [I10] holds."""
         if self.machine.busy or self.lost_track or self.resigned:
             return
+        assert self.machine.cluster.out_of_service == self._out_of_service()
         for partition in self.machine.cluster.partitions():
             if partition.state is None:
                 continue
