@@ -20,10 +20,10 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from oncelog_controller import znodes
-from oncelog_controller.features import check_features
+from oncelog_controller.features import KNOWN, check_features
 from oncelog_controller.life import AskLife, Life, ask_life
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.state import DataClaim
@@ -76,6 +76,7 @@ class BrokerLifecycle:
         listeners: Sequence[ListenerAddress],
         rack: str | None,
         http: str = "",
+        wants: Collection[str] = (),
         cluster_id_hint: str,
         previous_session: int | None,
         remember_session: Callable[[int], None],
@@ -86,6 +87,7 @@ class BrokerLifecycle:
     ) -> None:
         """
         :param http: where this broker's metrics are, as ``host:port``; "" when it serves none.
+        :param wants: features that this broker wants to use, once all brokers know them.
         :param previous_session: the session that the data directory remembers.
         :param claim_data: is told what the store remembers of directories that failed: by id, the
             broker epoch under which they did.
@@ -98,6 +100,7 @@ class BrokerLifecycle:
         self._listeners = tuple(listeners)
         self._rack = rack
         self._http = http
+        self._wants = frozenset(wants)
         self._claim_data = claim_data
         self._cluster_id_hint = cluster_id_hint
         self._own_sessions = [] if previous_session is None else [previous_session]
@@ -114,6 +117,8 @@ class BrokerLifecycle:
         """Something happened to the registration or the session while it was being renewed."""
         self._leaving = False
         self._wake = asyncio.Event()
+        self.features: frozenset[str] = frozenset()
+        """The cluster uses these, as this broker last heard."""
         self.broker_epoch = -1
         self.registrations = 0
         """How often this broker has registered."""
@@ -129,6 +134,10 @@ class BrokerLifecycle:
         """
         expired = self._store.state is SessionState.EXPIRED
         return self.broker_epoch >= 0 and not (expired or self._renewing or self._leaving)
+
+    def uses(self, feature: str) -> bool:
+        """Return whether the cluster uses a feature, as far as this broker has heard."""
+        return feature in self.features
 
     async def cluster_id(self) -> str:
         """Return the cluster's id; the first broker to ask makes it from its hint."""
@@ -167,6 +176,8 @@ class BrokerLifecycle:
             try:
                 await prepare_store(self._store)
                 stat = await self._try()
+                if stat is not None:
+                    await self._read_features()
             except StoreDisconnectedError:
                 await self._connected()
                 continue
@@ -207,12 +218,33 @@ class BrokerLifecycle:
         await check_features(self._store)
         losses = await self._losses()
         claim = self._claim_data(losses)
-        data = znodes.encode_broker(self._listeners, self._rack, claim, self._http)
+        data = znodes.encode_broker(
+            self._listeners, self._rack, claim, self._http, KNOWN, self._wants
+        )
         try:
             await self._store.create(self._path, data, ephemeral=True)
         except NodeExistsError:
             return None  # look whose it is
         return None  # read it with a watch, and its epoch
+
+    async def _read_features(self) -> None:
+        """Learn which features are in use, and be told of others."""
+        self.features = await check_features(self._store, watch=self._features_changed)
+
+    def _features_changed(self, _: WatchEvent) -> None:
+        if not self._leaving and not self._tasks.closed:
+            self._tasks.spawn("features", self._read_features_again())
+
+    async def _read_features_again(self) -> None:
+        while not self._leaving:
+            try:
+                await self._connected()
+                return await self._read_features()
+            except StoreDisconnectedError:
+                continue
+            except SessionExpiredError:
+                return None  # who registers again reads them as well
+        return None
 
     async def _losses(self) -> dict[str, int]:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -36,6 +36,7 @@ class Process:
         ask: AskLife = ask_life,
         patience_s: float = 18.0,
         port: int = 9092,
+        wants: Collection[str] = (),
     ) -> None:
         self.store = MemoryMetadataStore(server)
         self.remembered: list[int] = []
@@ -46,6 +47,7 @@ class Process:
             broker_id=broker_id,
             listeners=[ListenerAddress("internal", "localhost", port)],
             rack="r1",
+            wants=wants,
             cluster_id_hint=hint,
             previous_session=previous_session,
             remember_session=self.remembered.append,
@@ -107,6 +109,42 @@ async def test_a_release_that_does_not_know_a_feature_does_not_register() -> Non
         await process.lifecycle.register()
     assert registered(server) is None
     assert process.claims == [], "no claim was made, so none has to be remembered"
+    await process.close()
+
+
+async def test_a_broker_says_what_it_wants_and_hears_what_is_in_use() -> None:
+    server = MemoryZooKeeper()
+    process = await Process(server, wants=["kafka_batches"]).start()
+    await process.lifecycle.register()
+    assert registered(server).wants == {"kafka_batches"}
+    assert process.lifecycle.features == frozenset()
+    await process.store.create(znodes.FEATURES, znodes.encode_features(["moves"]))
+    await eventually(lambda: process.lifecycle.features == {"moves"})
+    await process.store.set(znodes.FEATURES, znodes.encode_features(["moves", "kafka_batches"]))
+    await eventually(lambda: process.lifecycle.features == {"moves", "kafka_batches"})
+    again = await Process(server, 2).start()
+    await again.lifecycle.register()
+    assert registered(server, 2).wants == frozenset()
+    assert again.lifecycle.features == {"moves", "kafka_batches"}
+    assert process.failures == []
+    await again.close()
+    await process.close()
+
+
+async def test_a_session_that_ends_while_features_are_read_is_no_failure() -> None:
+    server = MemoryZooKeeper()
+    process = await Process(server).start()
+    first = await process.lifecycle.register()
+    other = await Process(server, 2).start()
+    await other.store.create(znodes.FEATURES, znodes.encode_features(["moves"]))
+    server.disconnect(process.session)  # it was told of the change, and cannot ask
+    await asyncio.sleep(0)
+    server.expire(process.session)
+    server.reconnect(process.session)
+    await eventually(lambda: process.epochs[-1] > first)
+    await eventually(lambda: process.lifecycle.features == {"moves"})
+    assert process.failures == []
+    await other.close()
     await process.close()
 
 
