@@ -11,17 +11,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from oncelog_controller import quota_nodes, security_nodes, user_nodes, znodes
+from oncelog_controller import move_nodes, quota_nodes, security_nodes, user_nodes, znodes
 from oncelog_controller.events import ClusterRead, TombstoneRead, TopicRead
+from oncelog_controller.move_nodes import PieceRead, PlanRead
 from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredQuotas, StoredUser
 from oncelog_controller.state import (
     UNKNOWN_PRODUCER_IDS,
     BrokerRegistration,
     DynamicConfig,
+    OutOfService,
     PartitionState,
 )
 from oncelog_controller.store import MetadataStore, NodeExistsError, NoNodeError, Watch
 from oncelog_protocol.acls import AclPattern
+from oncelog_protocol.messages.broker_states import DRAINING
 from oncelog_protocol.quotas import QuotaEntity
 from oncelog_protocol.sasl.user import ScramUser
 from oncelog_runtime.structured_logging import get_logger
@@ -79,7 +82,10 @@ async def load_cluster(
     secret: bytes | None = None,
 ) -> ClusterRead:
     """Return everything; ``watch`` fires when a broker comes or goes. With a ``secret`` that is
-    also users, ACLs and quotas: it becomes the cluster's secret if there is none yet."""
+    also users, ACLs and quotas: it becomes the cluster's secret if there is none yet.
+
+    :raises CorruptNodeError: nobody can say which features are in use.
+    """
     brokers = await load_brokers(store, watch)
     names = await store.children(znodes.TOPICS)
     topics = [topic for topic in await _each(names, partial(_topic, store)) if topic is not None]
@@ -106,7 +112,44 @@ async def load_cluster(
         producer_ids_version,
         await _broker_configs(store),
         None if secret is None else await load_security(store, secret),
+        await load_plans(store),
+        *await _features(store),
+        out_of_service=await _out_of_service(store),
     )
+
+
+async def load_plans(store: MetadataStore) -> tuple[PlanRead, ...]:
+    """Return what is wanted to move, by plan. A plan that cannot be read is left where it is."""
+    names = await store.children(znodes.MOVES)
+    found = await _each(names, partial(_plan, store))
+    return tuple(plan for plan in found if plan is not None)
+
+
+async def _plan(store: MetadataStore, name: str) -> PlanRead | None:
+    path = move_nodes.plan_path(name)
+    try:
+        data, stat = await store.get(path)
+        head, wishes = move_nodes.decode_plan(name, data)
+        pieces = [PieceRead(0, stat.version, wishes)]
+        for child in sorted(await store.children(path), key=int):
+            data, stat = await store.get(f"{path}/{child}")
+            wishes = move_nodes.decode_wishes(name, int(child), data)
+            pieces.append(PieceRead(int(child), stat.version, wishes))
+    except NoNodeError:
+        return None
+    except (znodes.CorruptNodeError, ValueError) as error:
+        logger.error("move_plan_ignored", plan_id=name, error=error)
+        return None
+    return PlanRead(head, tuple(pieces))
+
+
+async def _features(store: MetadataStore) -> tuple[frozenset[str], int | None]:
+    """Return the features that are in use, and their node's version. :raises CorruptNodeError:"""
+    try:
+        data, stat = await store.get(znodes.FEATURES)
+    except NoNodeError:
+        return frozenset(), None
+    return frozenset(znodes.decode_features(data)), stat.version
 
 
 async def _broker_configs(store: MetadataStore) -> dict[int, DynamicConfig]:
@@ -121,6 +164,28 @@ async def _broker_configs(store: MetadataStore) -> dict[int, DynamicConfig]:
             logger.error("broker_settings_corrupt", broker_name=name, error=error)
             continue
         found[broker_id] = DynamicConfig(overrides, stat.version)
+    return dict(sorted(found.items()))
+
+
+async def _out_of_service(store: MetadataStore) -> dict[int, OutOfService]:
+    """Return what was made of brokers by their ids. One whose node cannot be read is draining: that
+    takes nothing from anybody."""
+    found: dict[int, OutOfService] = {}
+    for name in await store.children(znodes.BROKER_STATES):
+        path = f"{znodes.BROKER_STATES}/{name}"
+        try:
+            broker_id = znodes.broker_id_of(path)
+            data, stat = await store.get(path)
+        except NoNodeError:
+            continue
+        except znodes.CorruptNodeError as error:
+            logger.error("broker_state_unreadable", path=path, error=error)
+            continue
+        try:
+            found[broker_id] = znodes.decode_broker_state(path, data, stat)
+        except znodes.CorruptNodeError as error:
+            logger.error("broker_state_unreadable", path=path, error=error)
+            found[broker_id] = OutOfService(DRAINING, 0, "", stat.version)
     return dict(sorted(found.items()))
 
 

@@ -22,12 +22,18 @@ from typing import Any, NamedTuple
 from oncelog_controller import request_checks
 from oncelog_controller.acknowledgements import SecurityAcknowledgements
 from oncelog_controller.acl_requests import AclRequests
+from oncelog_controller.auto_balance import AutoBalance
+from oncelog_controller.automatic_plans import AutomaticPlans
+from oncelog_controller.balance_requests import BalanceRequests
+from oncelog_controller.broker_reports import BrokerReports
 from oncelog_controller.broker_settings import BrokerSettings, FixedSettings
+from oncelog_controller.broker_states import BrokerStates
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.config_requests import ConfigRequests
-from oncelog_controller.core import STEP_PARTITIONS, Core, Steps, at_once
+from oncelog_controller.core import LOOKED_AT_ONCE, STEP_PARTITIONS, Core, Steps, at_once
 from oncelog_controller.effects import ConnectBrokers, Effect
 from oncelog_controller.election import Decision
+from oncelog_controller.evacuation import Evacuation
 from oncelog_controller.events import (
     BrokerCleared,
     BrokersRead,
@@ -45,6 +51,12 @@ from oncelog_controller.events import (
 )
 from oncelog_controller.isr_requests import IsrRequests
 from oncelog_controller.leadership import Change, Leadership
+from oncelog_controller.move_executor import MoveExecutor
+from oncelog_controller.move_plans import MovePlans
+from oncelog_controller.move_requests import MoveRequests
+from oncelog_controller.moves import Moves
+from oncelog_controller.plan_desk import PlanDesk
+from oncelog_controller.preloading import Preloading
 from oncelog_controller.producer_ids import allocate_producer_ids
 from oncelog_controller.quota_requests import QuotaRequests
 from oncelog_controller.replies import refusal
@@ -67,15 +79,28 @@ from oncelog_controller.transitions import (
     next_replica_phase,
 )
 from oncelog_controller.user_requests import UserRequests
+from oncelog_controller.wanted_features import WantedFeatures
 from oncelog_protocol.errors import (
     NO_ERROR,
+    ApiError,
     FencedLeaderEpochError,
     RequestTimedOutError,
     StorageError,
     UnsupportedVersionError,
 )
-from oncelog_protocol.messages import acls, admin, quotas, replication, transactions, users
+from oncelog_protocol.messages import (
+    acls,
+    admin,
+    broker_reports,
+    moves,
+    quotas,
+    replication,
+    transactions,
+    users,
+)
+from oncelog_protocol.messages.balance import BalanceRequest
 from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.broker_states import AlterBrokerStatesRequest
 from oncelog_protocol.messages.security import UpdateSecurityRequest
 from oncelog_protocol.types import NO_LEADER
 from oncelog_runtime.structured_logging import get_logger
@@ -94,8 +119,8 @@ class EventOutOfTurnError(RuntimeError):
 class _Served(NamedTuple):
     """It is one row of the table of requests."""
 
-    serve: Callable[[RequestReceived, Any], None]
-    """It is given the event and the request that is in it."""
+    serve: Callable[[RequestReceived, Any], Steps[None] | None]
+    """It is given the event and the request that is in it; what takes long returns its steps."""
     repeatable: bool = False
     """Whether the request does no harm when it is handled twice [Z9]."""
 
@@ -114,7 +139,9 @@ class ControllerMachine:
         """Make a machine; ``settings`` say what of brokers' settings may change while they run,
         None for nothing."""
         self._core = Core(broker_id, config, safeguards, stats)
-        self._leadership = Leadership(self._core)
+        self._reports = BrokerReports()
+        self._preloading = Preloading(self._core, self._reports)
+        self._leadership = Leadership(self._core, self._preloading)
         self._isr = IsrRequests(self._core, self._leadership)
         self._topics = TopicRequests(self._core, self._leadership)
         self._configs = ConfigRequests(
@@ -125,6 +152,26 @@ class ControllerMachine:
         self._users = UserRequests(self._core, self._acknowledgements)
         self._quotas = QuotaRequests(self._core, self._acknowledgements)
         self._deletion = TopicDeletion(self._core)
+        self._moves = Moves(self._core, self._leadership, self._preloading)
+        self._plans = MovePlans(self._core)
+        self._executor = MoveExecutor(self._core, self._moves, self._plans, self._reports)
+        self._move_requests = MoveRequests(
+            self._core, self._moves, self._plans, self._executor, self._reports
+        )
+        self._features = WantedFeatures(self._core)
+        self._desk = PlanDesk(self._core)
+        making = AutomaticPlans(self._core, self._plans, self._executor, self._reports)
+        self._evacuation = Evacuation(self._core, self._plans, self._executor, making, self._desk)
+        self._auto_balance = AutoBalance(self._core, self._plans, self._moves, making, self._desk)
+        self._states = BrokerStates(
+            self._core,
+            self._leadership,
+            self._moves,
+            self._executor,
+            self._evacuation,
+            self._desk,
+        )
+        self._balance = BalanceRequests(self._core, self._plans, self._reports, self._desk)
         self._requests = self._table()
         self._unheeded: set[tuple[str, int]] = set()
         self._order_again_at: float | None = None
@@ -142,6 +189,16 @@ class ControllerMachine:
         return self._core.cluster
 
     @property
+    def executor(self) -> MoveExecutor:
+        """Return who begins moves; it is not to be changed."""
+        return self._executor
+
+    @property
+    def reports(self) -> BrokerReports:
+        """Return what brokers have told of their disks and replicas; it is not to be changed."""
+        return self._reports
+
+    @property
     def busy(self) -> bool:
         """Return whether writes are pending, so that no outside event may come."""
         return self._core.busy
@@ -156,6 +213,12 @@ class ControllerMachine:
             self._acknowledgements.deadline,
             self._leadership.rebalance_at,
             self._order_again_at,
+            self._states.deadline,
+            self._preloading.deadline,
+            self._executor.due,
+            self._evacuation.deadline,
+            self._auto_balance.deadline,
+            self._desk.deadline,
         )
         return min((at for at in due if at is not None), default=None)
 
@@ -183,6 +246,11 @@ class ControllerMachine:
         if self._steps is None:
             core.settle()
             self._acknowledgements.look()
+            if not core.busy and not core.broken:
+                self._preloading.look()
+                self._moves.look()
+            if not core.busy and not core.broken:
+                self._executor.look()
         return core.take_effects()
 
     def _begin(self, steps: Steps[None]) -> None:
@@ -194,6 +262,8 @@ class ControllerMachine:
             self._steps = None
 
     def _outside(self, event: Event) -> None:
+        if not isinstance(event, TimeReached):
+            self._states.look_again()
         if isinstance(event, RequestReceived):
             self._request(event)
         elif isinstance(event, OrdersAnswered):
@@ -223,9 +293,16 @@ class ControllerMachine:
             producer_ids_version=read.producer_ids_version,
             broker_configs=dict(read.broker_configs),
             security=read.security,
+            features=read.features,
+            features_version=read.features_version,
+            out_of_service=dict(read.out_of_service),
         )
         interrupted = core.begin_again(cluster)
+        self._reports.keep(cluster.brokers)
+        self._preloading.loaded()
         self._configs.loaded()
+        self._desk.loaded()
+        self._evacuation.loaded()
         same = {b for b, r in cluster.brokers.items() if before.brokers.get(b) == r}
         named = {b for b, epoch in event.suspected if _epoch(cluster, b) == epoch}
         cluster.suspected = (before.suspected & same) | named
@@ -244,6 +321,9 @@ class ControllerMachine:
         core.emit(ConnectBrokers(read.brokers))
         for topic in half_gone:
             self._deletion.remove(topic)
+        self._plans.loaded(read.plans)
+        yield from self._moves.loaded(head.plan_id for head in self._plans.heads if head.now)
+        self._executor.loaded()
         everything = list(cluster.partitions())
         changed = yield from self._leadership.reconsider(everything, self._restarted)
         logger.info(
@@ -254,7 +334,9 @@ class ControllerMachine:
             partitions=changed,
         )
         self._leadership.plan_rebalance()
+        self._states.loaded()
         core.when_settled(self._topics.forget_topics)
+        self._features.look()
         if len(everything) >= STEP_PARTITIONS:
             yield
         if interrupted is not None:
@@ -327,6 +409,9 @@ class ControllerMachine:
             if group:
                 logger.info("brokers_changed", brokers=sorted(group), what=label)
         cluster.replace_brokers(now, lost | restarted)
+        self._reports.keep(now)
+        self._executor.brokers_changed(lost | new | restarted)
+        self._features.look()
         gone, back = ReplicaCause.BROKER_LOST, ReplicaCause.BROKER_RETURNED
         moves = {broker_id: [gone] for broker_id in sorted(lost)}
         moves |= {broker_id: [gone, back] for broker_id in sorted(restarted)}
@@ -336,10 +421,12 @@ class ControllerMachine:
         self._core.emit(ConnectBrokers(tuple(now[b] for b in sorted(now))))
         moved = lost | new | restarted
         again = frozenset(restarted)
-        yield from self._leadership.reconsider(self._on(moved), lambda _: again)
+        concerned = yield from self._on(moved)
+        yield from self._leadership.reconsider(concerned, lambda _: again)
         self._core.order_live_brokers()
         if new or restarted:
             self._leadership.plan_rebalance()
+            self._states.brokers_joined()
 
     def _move_replicas(self, moves: dict[int, list[ReplicaCause]]) -> Steps[None]:
         """Note what becomes of replicas on brokers that have come and gone, by broker."""
@@ -354,16 +441,24 @@ class ControllerMachine:
             for cause in causes:
                 self._deletion.broker_moved(broker_id, cause)
 
-    def _on(self, brokers: set[int]) -> list[ClusterPartition]:
+    def _on(self, brokers: set[int]) -> Steps[list[ClusterPartition]]:
         """Return the partitions with a replica on any of ``brokers``."""
-        return [p for p in self._core.cluster.partitions() if not brokers.isdisjoint(p.replicas)]
+        found: list[ClusterPartition] = []
+        for number, partition in enumerate(self._core.cluster.partitions(), start=1):
+            if number % LOOKED_AT_ONCE == 0:
+                yield
+            if not brokers.isdisjoint(partition.replicas):
+                found.append(partition)
+        return found
 
     def _suspected(self, event: BrokerSuspected) -> Steps[None]:
         cluster, broker_id = self._core.cluster, event.broker_id
         if _epoch(cluster, broker_id) != event.broker_epoch or broker_id in cluster.suspected:
             return
         cluster.suspected.add(broker_id)
-        changed = yield from self._leadership.reconsider(self._on({broker_id}))
+        concerned = yield from self._on({broker_id})
+        changed = yield from self._leadership.reconsider(concerned)
+        self._executor.brokers_changed({broker_id})
         logger.warning("broker_suspected", broker_id=broker_id, partitions=changed)
 
     def _cleared(self, event: BrokerCleared) -> Steps[None]:
@@ -371,8 +466,10 @@ class ControllerMachine:
         if _epoch(cluster, broker_id) != event.broker_epoch or broker_id not in cluster.suspected:
             return
         cluster.suspected.discard(broker_id)
+        self._executor.brokers_changed({broker_id})
         logger.info("broker_cleared", broker_id=broker_id)
-        yield from self._leadership.reconsider(self._on({broker_id}))
+        concerned = yield from self._on({broker_id})
+        yield from self._leadership.reconsider(concerned)
         self._leadership.plan_rebalance()
 
     def _storage_failed(self, event: StorageFailed) -> Steps[None]:
@@ -382,7 +479,8 @@ class ControllerMachine:
         core, tried = self._core, list[ClusterPartition]()
         brokers = {b for b in event.broker_ids if b in core.cluster.brokers}
         core.tell(brokers)
-        for partition in self._on(brokers):
+        self._executor.brokers_changed(brokers)
+        for partition in (yield from self._on(brokers)):
             state, phases = partition.state, partition.replica_phases
             if state is None or state.leader != NO_LEADER:
                 continue
@@ -408,6 +506,7 @@ class ControllerMachine:
         results = event.response.partitions
         if isinstance(request, replication.StopReplicaRequest):
             self._deletion.replicas_stopped(event.broker_id, request.partitions, results)
+            self._moves.replicas_stopped(event.broker_id, request.partitions, results)
         elif isinstance(request, replication.LeaderAndIsrRequest):
             self._topics.order_taken(event.broker_id, request, results)
             self._replicas_failed(event.broker_id, request, results)
@@ -492,11 +591,13 @@ class ControllerMachine:
     def _request(self, event: RequestReceived) -> None:
         self._core.take_request(event)
         served = self._requests.get(type(event.request))
-        if served is not None:
-            served.serve(event, event.request)
-        else:
+        if served is None:
             code = UnsupportedVersionError.code
             self._core.reply(event.request_id, refusal(event.request, code))
+            return
+        steps = served.serve(event, event.request)
+        if steps is not None:
+            self._begin(steps)
 
     def _table(self) -> dict[type[Request], _Served]:
         """Return who serves which request."""
@@ -508,11 +609,14 @@ class ControllerMachine:
             transactions.AllocateProducerIdsRequest: _Served(
                 _by_id(partial(allocate_producer_ids, self._core)), True
             ),
+            broker_reports.BrokerReportRequest: _Served(self._reported, True),
             admin.CreateTopicsRequest: _Served(self._topics.create),
             admin.DeleteTopicsRequest: _Served(self._delete_topics),
             admin.CreatePartitionsRequest: _Served(self._topics.grow),
             admin.AlterConfigsRequest: _Served(self._configs.alter, True),
             admin.ElectLeadersRequest: _Served(_by_id(self._leadership.elect_leaders)),
+            AlterBrokerStatesRequest: _Served(self._states.alter, True),
+            BalanceRequest: _Served(self._balance.balance, True),
             acls.DescribeAclsRequest: _Served(self._acls.describe, True),
             acls.CreateAclsRequest: _Served(self._acls.create, True),
             acls.DeleteAclsRequest: _Served(self._acls.delete),
@@ -520,15 +624,33 @@ class ControllerMachine:
             users.AlterUsersRequest: _Served(self._users.alter),
             quotas.DescribeQuotasRequest: _Served(self._quotas.describe, True),
             quotas.AlterQuotasRequest: _Served(self._quotas.alter),
+            moves.AlterPartitionReassignmentsRequest: _Served(self._move_requests.alter),
+            moves.ListPartitionReassignmentsRequest: _Served(self._move_requests.describe, True),
         }
+
+    def _reported(
+        self, event: RequestReceived, request: broker_reports.BrokerReportRequest
+    ) -> None:
+        code = NO_ERROR
+        try:
+            self._reports.take(request, self._core.cluster.brokers, self._core.now)
+        except ApiError as error:
+            code = error.code
+        self._core.reply(event.request_id, broker_reports.BrokerReportResponse(code))
 
     def _delete_topics(self, event: RequestReceived, request: admin.DeleteTopicsRequest) -> None:
         self._deletion.delete(event, request)
+        self._executor.look_again()
         self._core.when_settled(self._topics.forget_topics)
 
     def _time_reached(self) -> Steps[None]:
         self._topics.expire()
         self._acknowledgements.expire()
+        self._preloading.expire()
+        yield from self._states.expire()
+        yield from self._evacuation.expire()
+        yield from self._auto_balance.expire()
+        self._desk.go_on()
         if self._order_again_at is not None and self._order_again_at <= self._core.now:
             self._order_again_at = None
             for name, index in sorted(self._unheeded):
@@ -539,6 +661,7 @@ class ControllerMachine:
         due = self._leadership.rebalance_at
         if due is not None and due <= self._core.now:
             yield from self._leadership.rebalance()
+        yield from self._core.describe()
 
 
 def _by_id(serve: Callable[[int, Any], None]) -> Callable[[RequestReceived, Any], None]:

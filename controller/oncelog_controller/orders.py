@@ -9,8 +9,9 @@ Rules
   occurs among those to be started (deleted and made anew), StopReplica goes first.
 * What describes the whole cluster goes in slices, so that it has no bound and no turn of a loop is
   long. It is made once for all brokers that are to be told the same, and so is its encoding
-  (:class:`Whole`). Whatever else is long goes as several orders, but for one: LeaderAndIsr that
-  lists all replicas of a broker. How many these may be is bounded (``order_sizes``).
+  (:class:`Whole`). What has changed for everybody is made once as well, and so are the live
+  brokers. Whatever else is long goes as several orders, but for one: LeaderAndIsr that lists all
+  replicas of a broker. How many these may be is bounded (``order_sizes``).
 * UpdateSecurity goes before all of them, so that a new broker knows whom it may serve before it
   leads anything.
 * UpdateMetadata lists deleted partitions (leader -2) before the others, for the same reason.
@@ -18,8 +19,10 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any, TypeVar
 
 from oncelog_controller import security_orders
 from oncelog_controller.security_orders import SecurityOrder
@@ -37,6 +40,8 @@ from oncelog_protocol.messages.security import UpdateSecurityRequest
 from oncelog_protocol.schema import Shared
 from oncelog_protocol.types import TopicPartition
 
+T = TypeVar("T")
+
 DELETED_LEADER = -2
 """Leader of a partition in UpdateMetadata that is no more."""
 
@@ -52,12 +57,13 @@ Stops = dict[tuple[TopicPartition, str], StopPartition]
 
 @dataclass(slots=True, eq=False)
 class Whole:
-    """It describes all partitions and configs of the cluster. Must not be changed once it was
-    made."""
+    """It describes all partitions and configs of the cluster, or all partitions that have changed.
+    Must not be changed once it was made."""
 
     partitions: dict[TopicPartition, LeaderAndIsrPartition]
     configs: dict[str, TopicOverrides]
     _slices: list[Slice] = field(default_factory=list, init=False)
+    _changes: list[Shared[LeaderAndIsrPartition]] = field(default_factory=list, init=False)
 
     def slices(self) -> list[Slice]:
         """Return the pieces that it is sent in, at least one; they are always the same objects."""
@@ -68,6 +74,13 @@ class Whole:
                 end = start + SLICE_PARTITIONS
                 self._slices.append((Shared(states[start:end]), Shared(configs[start:end])))
         return self._slices
+
+    def changes(self) -> list[Shared[LeaderAndIsrPartition]]:
+        """Return the partitions in the pieces that a change is sent in, those that are no more
+        first; they are always the same objects."""
+        if not self._changes:
+            self._changes = [Shared(some) for some in _pieces(_deleted_first(self.partitions))]
+        return self._changes
 
 
 @dataclass(slots=True)
@@ -85,7 +98,8 @@ class Orders:
     """All of them, or nothing to say of them."""
     stops: Stops = field(default_factory=dict)
     whole: Whole | None = None
-    """``metadata`` and ``configs`` were taken from this, as long as they are just that."""
+    """``metadata``, and in a full one ``configs``, were taken from this, as long as they are just
+    that."""
     security: SecurityOrder | None = None
     """The broker decides by this from then on; None says nothing of it."""
 
@@ -95,12 +109,22 @@ class Orders:
             self.replicas = {}
         self.replicas[TopicPartition(state.topic, state.partition)] = state
 
-    def add_metadata(self, state: LeaderAndIsrPartition | None = None) -> None:
-        """Add a partition of the cluster; with None the live brokers alone."""
+    def add_next_leader(self, state: LeaderAndIsrPartition) -> None:
+        """Tell the broker who is to lead a replica soon. One that is new to it stays so."""
+        known = (self.replicas or {}).get(TopicPartition(state.topic, state.partition))
+        self.add_replica(state if known is None else replace(state, is_new=known.is_new))
+
+    def add_metadata(self) -> None:
+        """Tell the broker of the live brokers, if of nothing else."""
         if self.metadata is None:
             self.metadata = {}
-        if state is not None:
-            self.metadata[TopicPartition(state.topic, state.partition)] = state
+
+    def add_changes(self, changes: Whole) -> None:
+        """Tell the broker of partitions that have changed."""
+        if self.metadata or self.metadata_full:
+            self.metadata, self.whole = {**(self.metadata or {}), **changes.partitions}, None
+        else:
+            self.metadata, self.whole = changes.partitions, changes
 
     def add_config(self, config: TopicOverrides) -> None:
         """Add a topic's settings."""
@@ -131,9 +155,10 @@ class Orders:
         }
         replicas = _merge(self.replicas, newer.replicas, newer.replicas_full)
         for state in (newer.replicas or {}).values():
-            # A newer start of the same replica ends an older stop that keeps the data.
+            # A newer start of the same replica ends an older stop, unless its topic is deleted.
             key = (TopicPartition(state.topic, state.partition), state.topic_id)
-            if key in stops and not stops[key].delete:
+            stop = stops.get(key)
+            if stop is not None and not (stop.delete and stop.leader_epoch < 0):
                 del stops[key]
         for key, stop in newer.stops.items():
             started = None if replicas is None else replicas.get(key[0])
@@ -142,13 +167,12 @@ class Orders:
                 if newer.replicas is None or key[0] not in newer.replicas:
                     del replicas[key[0]]
             stops[key] = stop
-        unchanged = newer.metadata is None and not newer.configs
         return Orders(
             live_brokers=newer.live_brokers or self.live_brokers,
             replicas=replicas,
             replicas_full=self.replicas_full or newer.replicas_full,
             metadata=_merge_metadata(self.metadata, newer.metadata, newer.metadata_full),
-            whole=newer.whole if newer.metadata_full else self.whole if unchanged else None,
+            whole=self._whole_with(newer),
             metadata_full=self.metadata_full or newer.metadata_full,
             configs=_merge_configs(self.configs, newer.configs, newer.metadata_full),
             broker_configs=(
@@ -161,6 +185,12 @@ class Orders:
                 else self.security.merged_with(newer.security)
             ),
         )
+
+    def _whole_with(self, newer: Orders) -> Whole | None:
+        """Return what the metadata of both is taken from."""
+        if newer.metadata_full or self.metadata is None:
+            return newer.whole
+        return self.whole if newer.metadata is None and not newer.configs else None
 
     def description(self) -> Orders:
         """Return only what describes the whole cluster, or all of its security."""
@@ -257,21 +287,31 @@ class Orders:
         self, head: tuple[int, int, int], configs: list[TopicOverrides]
     ) -> list[UpdateMetadataRequest]:
         """Each stands for itself; a full one is for a broker that knows no slices."""
-        states = (self.metadata or {}).values()
-        listed = sorted(states, key=lambda state: state.leader != DELETED_LEADER)
-        full, live = self.metadata_full, self.live_brokers
-        size = max(len(listed), len(configs), 1) if full else SLICE_PARTITIONS
+        metadata, full, live = self.metadata or {}, self.metadata_full, self.live_brokers
+        some: Sequence[list[LeaderAndIsrPartition]]
+        nothing: list[Any] = []
+        if full:
+            some, of_configs = [_deleted_first(metadata)], [configs]
+        else:
+            shared = self.whole
+            some = _pieces(_deleted_first(metadata)) if shared is None else shared.changes()
+            of_configs = _pieces(configs)
         return [
-            UpdateMetadataRequest(
-                *head,
-                full,
-                listed[start : start + size],
-                live,
-                configs[start : start + size],
-                self.broker_configs,
-            )
-            for start in range(0, max(len(listed), len(configs), 1), size)
+            UpdateMetadataRequest(*head, full, states, live, topics, self.broker_configs)
+            for states, topics in zip_longest(some, of_configs, fillvalue=nothing)
         ]
+
+
+def _deleted_first(
+    partitions: Mapping[TopicPartition, LeaderAndIsrPartition],
+) -> list[LeaderAndIsrPartition]:
+    return sorted(partitions.values(), key=lambda state: state.leader != DELETED_LEADER)
+
+
+def _pieces(items: Sequence[T]) -> list[list[T]]:
+    """Return the items in pieces of one request, at least one."""
+    starts = range(0, max(len(items), 1), SLICE_PARTITIONS)
+    return [list(items[start : start + SLICE_PARTITIONS]) for start in starts]
 
 
 def _of_topics(

@@ -6,13 +6,47 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog_protocol.errors import NO_ERROR, error_for
-from oncelog_protocol.messages import acls, admin, quotas, replication, transactions, users
+from oncelog_protocol.messages import (
+    acls,
+    admin,
+    balance,
+    broker_reports,
+    broker_states,
+    moves,
+    quotas,
+    replication,
+    transactions,
+    users,
+)
 from oncelog_protocol.messages.base import Request
+
+_WITHOUT_ITEMS = (
+    acls.DescribeAclsRequest,
+    balance.BalanceRequest,
+    broker_states.AlterBrokerStatesRequest,
+    moves.ListPartitionReassignmentsRequest,
+    quotas.DescribeQuotasRequest,
+    users.DescribeUsersRequest,
+)
+"""Their answers begin with an error and its text, and need no more."""
+
+_OF_BROKERS = (
+    broker_reports.BrokerReportRequest,
+    replication.AlterPartitionRequest,
+    replication.ControlledShutdownRequest,
+    transactions.AllocateProducerIdsRequest,
+)
+"""Their answers begin with an error, and have no text."""
 
 
 def refusal(request: Request, code: int, message: str | None = None) -> Any:
     """Return the response to ``request`` in which everything failed with ``code``."""
     text = message if message is not None or code == NO_ERROR else str(error_for(code))
+    answer: Any = request.response
+    if isinstance(request, _WITHOUT_ITEMS):
+        return answer(code, text)
+    if isinstance(request, _OF_BROKERS):
+        return answer(code)
     if isinstance(request, admin.CreateTopicsRequest):
         named = [admin.TopicResult(new.topic, code, text) for new in request.topics]
         return admin.CreateTopicsResponse(code, named)
@@ -40,28 +74,22 @@ def refusal(request: Request, code: int, message: str | None = None) -> Any:
                 for target in request.partitions or []
             ],
         )
-    if isinstance(request, acls.DescribeAclsRequest):
-        return acls.DescribeAclsResponse(code, text)
     if isinstance(request, acls.CreateAclsRequest):
         return acls.CreateAclsResponse(code, [acls.CreatedAcl(code, text) for _ in request.entries])
     if isinstance(request, acls.DeleteAclsRequest):
         return acls.DeleteAclsResponse(
             code, [acls.DeletedAcls(code, text) for _ in request.filters]
         )
-    if isinstance(request, users.DescribeUsersRequest):
-        return users.DescribeUsersResponse(code, text)
     if isinstance(request, users.AlterUsersRequest):
         results = [users.AlteredUser(wish.name, code, text) for wish in request.wishes]
         return users.AlterUsersResponse(code, results)
-    if isinstance(request, quotas.DescribeQuotasRequest):
-        return quotas.DescribeQuotasResponse(code, text)
     if isinstance(request, quotas.AlterQuotasRequest):
         altered = [quotas.AlteredQuota(code, text) for _ in request.changes]
         return quotas.AlterQuotasResponse(code, altered)
-    if isinstance(request, replication.AlterPartitionRequest):
-        return replication.AlterPartitionResponse(code)
-    if isinstance(request, replication.ControlledShutdownRequest):
-        return replication.ControlledShutdownResponse(code)
-    if isinstance(request, transactions.AllocateProducerIdsRequest):
-        return transactions.AllocateProducerIdsResponse(code)
+    if isinstance(request, moves.AlterPartitionReassignmentsRequest):
+        wished = [
+            moves.ReassignmentResult(item.topic, item.partition, code, text)
+            for item in request.items
+        ]
+        return moves.AlterPartitionReassignmentsResponse(code, text, items=wished)
     raise TypeError(f"{type(request).__name__} is not served by the controller")

@@ -10,6 +10,8 @@ Rules
 * Who was deposed and lives, or stepped down because most brokers refuse it, sits out for a while,
   longer each time in a row: it watches whoever wins, and runs only when the time is up, or when it
   is the only one. So does who cannot reach a controller that lives.
+* Whoever is out of service stands back in the same way while another broker is in service, and for
+  ``STAND_BACK_S`` at most while nobody becomes controller [M21].
 * A ``/controller`` that names this broker in another session is from its earlier life, and goes.
 * A term that fails by a bug is logged; the next campaign waits a little, so that a bug which stays
   does not spin.
@@ -68,6 +70,9 @@ CUT_OFF_S = 10.0
 """The controller sits out so long after an objection; the next comes sooner, if it is still out of
 reach."""
 
+STAND_BACK_S = 10.0
+"""A cluster without a controller is worse than one whose controller is out of service."""
+
 ACCUSERS_S = 5.0
 """Who has accused this broker within that time cannot reach it."""
 
@@ -113,6 +118,8 @@ class ControllerRunner:
         self._sit_out_until = 0.0
         self._sit_outs = 0
         """In a row."""
+        self._vacant_since: float | None = None
+        """Since then there is no controller, and this broker has not run (loop's clock)."""
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -141,11 +148,12 @@ class ControllerRunner:
         if self._changed in self._store.on_session:
             self._store.on_session.remove(self._changed)
 
-    async def handle(self, request: Request, *, internal: bool = False) -> Any:
-        """Serve a request as controller; NOT_CONTROLLER inside the response where we are not."""
+    async def handle(self, request: Request, *, internal: bool = False, asker: str = "") -> Any:
+        """Serve a request of ``asker`` as controller; NOT_CONTROLLER inside the response where we
+        are not."""
         if self._term is None:
             return refusal(request, NotControllerError.code)
-        return await self._term.handle(request, internal=internal)
+        return await self._term.handle(request, internal=internal, asker=asker)
 
     @property
     def is_active(self) -> bool:
@@ -187,12 +195,18 @@ class ControllerRunner:
             return
         self._node_changed = False
         outcome: Won | Incumbent | None
-        if asyncio.get_running_loop().time() < self._sit_out_until:
+        now = asyncio.get_running_loop().time()
+        stands_back = await self._stands_back(now)
+        if stands_back or now < self._sit_out_until:
             outcome = await self._campaign.look(self._controller_watch)
         else:
             outcome = await self._campaign.run(self._controller_watch)
+        if outcome is not None:
+            self._vacant_since = None
+        elif self._vacant_since is None:
+            self._vacant_since = now
         if outcome is None:
-            await self._let_others_run()
+            await self._let_others_run(stands_back)
         elif isinstance(outcome, Won):
             await self._lead(outcome)
         else:
@@ -226,6 +240,7 @@ class ControllerRunner:
         term = ControllerTerm(
             broker_id=self._broker_id,
             store=self._store,
+            clock=self._clock,
             entropy=self._entropy.fork(f"term-{won.controller_epoch}"),
             config=self._config,
             won=won,
@@ -268,13 +283,23 @@ class ControllerRunner:
         self._sit_out_until = now + pause_s
         logger.warning("controller_sits_out", broker_id=self._broker_id, seconds=round(pause_s))
 
-    async def _let_others_run(self) -> None:
-        """Wait while this broker sits out; when there are no others, it stops sitting out."""
+    async def _stands_back(self, now: float) -> bool:
+        """Return whether this broker is out of service, and leaves the office to others."""
+        if self._vacant_since is not None and now - self._vacant_since > STAND_BACK_S:
+            return False
+        taken = set(await self._store.children(znodes.BROKER_STATES))
+        if str(self._broker_id) not in taken:
+            return False
+        return bool(set(await self._store.children(znodes.BROKER_IDS)) - taken)
+
+    async def _let_others_run(self, stands_back: bool) -> None:
+        """Wait while this broker sits out, or stands back; when there are no others, it stops
+        sitting out."""
         if await self._store.children(znodes.BROKER_IDS) == [str(self._broker_id)]:
             self._sit_out_until = 0.0
             return
         soon = asyncio.get_running_loop().time() + SIT_OUT_S
-        await self._sleep(until=min(soon, self._sit_out_until))
+        await self._sleep(until=soon if stands_back else min(soon, self._sit_out_until))
 
     def _accused(self, accusers: list[int]) -> None:
         now = asyncio.get_running_loop().time()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_controller import quota_nodes, security_nodes, user_nodes, znodes
+from oncelog_controller import move_nodes, quota_nodes, security_nodes, user_nodes, znodes
 from oncelog_controller.events import TombstoneRead
 from oncelog_controller.loader import (
     READS_MAX,
     load_brokers,
     load_cluster,
+    load_plans,
     load_security,
     load_users,
     prepare_store,
 )
+from oncelog_controller.move_nodes import MoveWish, PlanHead
 from oncelog_controller.security import ClusterSecurity, StoredAcls, StoredQuotas, StoredUser
-from oncelog_controller.state import DynamicConfig, PartitionState
+from oncelog_controller.state import DynamicConfig, OutOfService, PartitionState
 from oncelog_controller.store import Create, WatchEvent
 from oncelog_protocol.acls import (
     ALL,
@@ -29,6 +31,7 @@ from oncelog_protocol.acls import (
     AclBinding,
     AclPattern,
 )
+from oncelog_protocol.messages.broker_states import DECOMMISSIONING, DRAINING
 from oncelog_protocol.messages.metadata import ListenerAddress
 from oncelog_protocol.quotas import DEFAULT_ENTITY, PRODUCER_BYTE_RATE, QuotaEntity
 from oncelog_protocol.sasl.user import ScramUser
@@ -237,3 +240,32 @@ async def test_a_secret_that_cannot_be_read_is_made_anew(caplog: pytest.LogCaptu
     read = await load_cluster(store, 1, 0, ignore, secret=other)
     assert read.security == ClusterSecurity(0, secret=other)
     assert "secret_unreadable" in caplog.text
+
+
+async def test_who_is_out_of_service_is_read_and_a_spoilt_node_takes_nothing_from_anybody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, store = await client()
+    taken = OutOfService(DECOMMISSIONING, 1234, "User:ops")
+    await store.create(znodes.broker_state_path(3), znodes.encode_broker_state(taken))
+    await store.create(znodes.broker_state_path(1), b"{}")
+    await store.create(f"{znodes.BROKER_STATES}/x", b"{}")
+    read = await load_cluster(store, 1, 0, ignore)
+    assert read.out_of_service == {1: OutOfService(DRAINING, 0, ""), 3: taken}
+    assert caplog.text.count("broker_state_unreadable path=/brokers/states/") == 2
+
+
+async def test_plans_of_moves_are_read_and_one_that_cannot_be_is_left() -> None:
+    server, store = await client()
+    head, wish = PlanHead("3-1", "User:a", "why", 7), MoveWish("t", "id", 0, (1, 2))
+    more = MoveWish("t", "id", 1, (2,))
+    for path, data in (
+        (move_nodes.plan_path("3-1"), move_nodes.encode_plan(head, [wish])),
+        (move_nodes.plan_path("3-1", 1), move_nodes.encode_wishes([more])),
+        (move_nodes.plan_path("3-2"), b"damaged"),
+    ):
+        server.apply(Create(path, data))
+    (read,) = await load_plans(store)
+    assert read.head == head
+    assert [(piece.number, piece.wishes) for piece in read.pieces] == [(0, (wish,)), (1, (more,))]
+    await store.close()

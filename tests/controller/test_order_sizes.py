@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from oncelog_controller import order_sizes
+from oncelog_controller.core import at_once
 from oncelog_controller.order_sizes import OrderSizes, entry_bytes
 from oncelog_controller.state import (
     ClusterPartition,
@@ -79,3 +80,22 @@ def test_what_moves_counts_for_every_broker_that_it_is_told(
 def test_long_names_take_more() -> None:
     assert entry_bytes("n" * 249, 3) - entry_bytes("n", 3) == 248
     assert entry_bytes("n", 3) > entry_bytes("n", 1)
+
+
+def test_a_move_counts_on_brokers_that_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = cluster((1, 2), (1, 3))
+    first, second = known.topics["name"].partitions
+    monkeypatch.setattr(order_sizes, "ORDER_BYTES_MAX", entry_bytes("name", 3, 4))
+    sizes = at_once(OrderSizes.counted(known))
+    sizes.take_move(first, (4, 2))
+    with pytest.raises(PolicyViolationError, match="replicas of broker 4 .* take other brokers"):
+        sizes.take_move(second, (4, 1))
+    sizes.take_move(second, (3, 1))
+
+
+def test_a_large_cluster_is_counted_in_turns() -> None:
+    known = cluster(*([(1,)] * (order_sizes.COUNTED_AT_ONCE + 1)))
+    steps = OrderSizes.counted(known)
+    assert next(steps) is None
+    sizes = at_once(steps)
+    sizes.take("more", [[1]])

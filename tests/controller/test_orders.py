@@ -158,6 +158,38 @@ def test_what_changes_in_a_description_that_waits_is_in_it() -> None:
     assert later.whole is whole
 
 
+def test_changes_are_made_once_for_all_brokers() -> None:
+    partitions = many(SLICE_PARTITIONS + 2)
+    gone = TopicPartition("t", SLICE_PARTITIONS + 1)
+    partitions[gone] = replace(partitions[gone], leader=-2)
+    changes = Whole(partitions, {})
+    first, second, late = Orders(LIVE), Orders(LIVE), Orders(LIVE)
+    for orders in (first, second, late):
+        orders.add_changes(changes)
+    name = TopicPartition("t", 3)
+    late.add_changes(Whole({name: replace(partitions[name], leader=2)}, {}))
+    told, same = updates(first), updates(second)
+    assert [len(update.partitions) for update in told] == [SLICE_PARTITIONS, 2]
+    assert told[0].partitions[0].leader == -2, "what is no more comes first"
+    assert not any(update.full or is_slice(update) for update in told)
+    assert all(a.partitions is b.partitions for a, b in zip(told, same, strict=True)), "shared"
+    assert partitions[name].leader == 1, "what others are told is left alone"
+    assert updates(late)[0].partitions[4].leader == 2
+    merged = Orders(LIVE).merged_with(first)
+    assert merged.whole is changes
+    assert merged.merged_with(stop("x")).whole is changes
+    assert merged.merged_with(late).whole is None
+
+
+def test_what_changes_after_everything_was_told_keeps_the_settings() -> None:
+    config = TopicOverrides("t", 0, ["retention_ms"], ["1"])
+    whole = Whole({}, {"t": config})
+    orders = Orders(LIVE, metadata={}, metadata_full=True, configs=whole.configs, whole=whole)
+    orders.add_changes(Whole(many(1), {}))
+    (update,) = updates(orders)
+    assert (update.full, len(update.partitions), update.configs) == (True, 1, [config])
+
+
 def test_slices_that_were_not_answered_stand_for_the_whole_description() -> None:
     partitions = many(3 * SLICE_PARTITIONS)
     orders = Orders(LIVE, metadata=partitions, metadata_full=True, whole=Whole(partitions, {}))

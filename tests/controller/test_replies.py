@@ -10,7 +10,16 @@ from oncelog_controller.replies import refusal
 from oncelog_protocol import schema
 from oncelog_protocol.acls import AclBinding, AclBindingFilter
 from oncelog_protocol.errors import NotControllerError
-from oncelog_protocol.messages import acls, admin, quotas, replication
+from oncelog_protocol.messages import (
+    acls,
+    admin,
+    balance,
+    broker_reports,
+    broker_states,
+    moves,
+    quotas,
+    replication,
+)
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.quotas import QuotaFilter
@@ -32,8 +41,13 @@ REQUESTS: list[tuple[Request, int]] = [
     (acls.DeleteAclsRequest([AclBindingFilter(), AclBindingFilter()]), 2),
     (quotas.DescribeQuotasRequest(QuotaFilter()), 0),
     (quotas.AlterQuotasRequest([quotas.QuotaChange("app", None, None, "request_rate", 1.0)]), 1),
+    (moves.AlterPartitionReassignmentsRequest([moves.ReassignedPartition("t", 0, [1])]), 1),
+    (moves.ListPartitionReassignmentsRequest(), 0),
     (replication.AlterPartitionRequest(1, 1, []), 0),
     (replication.ControlledShutdownRequest(1, 1), 0),
+    (balance.BalanceRequest("balance"), 0),
+    (broker_states.AlterBrokerStatesRequest(1, "draining"), 0),
+    (broker_reports.BrokerReportRequest(1, 1, 1, -1, True), 0),
 ]
 
 
@@ -46,7 +60,7 @@ def test_a_refusal_has_the_shape_of_the_answer(request_: Request, items: int) ->
     assert response.error_code == NotControllerError.code
     parts = [
         part
-        for name in ("topics", "resources", "partitions", "results")
+        for name in ("topics", "resources", "partitions", "results", "items")
         for part in getattr(response, name, [])
     ]
     assert [part.error_code for part in parts] == [NotControllerError.code] * items

@@ -8,12 +8,13 @@ from functools import partial
 
 import pytest
 
-from oncelog_controller import znodes
+from oncelog_controller import runner, znodes
 from oncelog_controller.campaign import Campaign, Incumbent
 from oncelog_controller.store import SetData, StoreError, WatchEvent
 from oncelog_controller.transitions import IllegalTransitionError
 from oncelog_protocol.errors import NotControllerError, RequestTimedOutError
 from oncelog_protocol.messages import admin, replication
+from oncelog_protocol.messages.broker_states import DRAINING, AlterBrokerStatesRequest
 from oncelog_protocol.types import TopicPartition
 from support.controller_cluster import ControllerCluster, Member
 from support.waiting import eventually
@@ -91,6 +92,37 @@ async def test_a_clean_stop_hands_over_at_once() -> None:
         second = await cluster.controller()
         assert second.runner.epoch == 2
         await eventually(lambda: first.broker_id not in cluster.state("t").isr)
+
+
+async def test_a_controller_out_of_service_leaves_its_office_and_does_not_come_back() -> None:
+    async with ControllerCluster(1, 2) as cluster:
+        first = await cluster.controller()
+        (second,) = others(cluster, first)
+        drained = AlterBrokerStatesRequest(first.broker_id, DRAINING)
+        answer = await cluster.ask(drained)
+        assert (answer.error_code, answer.state) == (0, DRAINING), "it is answered before"
+        assert await cluster.controller(other_than=first.broker_id) is second
+        assert second.store.session_id is not None
+        epoch = second.runner.epoch
+        second.runner.term.resign("the test wants it")  # type: ignore[union-attr]
+        await eventually(lambda: second.runner.epoch == epoch + 1)
+        assert second.runner.is_active, "whoever is out of service did not run"
+        await cluster.stop(second.broker_id)
+        assert await cluster.controller() is first, "there is nobody else"
+
+
+async def test_a_cluster_is_not_without_a_controller_because_one_stands_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runner, "STAND_BACK_S", 0.2)
+    monkeypatch.setattr(runner, "SIT_OUT_S", 0.05)
+    async with ControllerCluster(1, 2) as cluster:
+        first = await cluster.controller()
+        (second,) = others(cluster, first)
+        await second.runner.stop()  # registered, and runs for nothing
+        answer = await cluster.ask(AlterBrokerStatesRequest(first.broker_id, DRAINING))
+        assert answer.state == DRAINING
+        await eventually(lambda: first.runner.is_active and first.runner.epoch == 2)
 
 
 async def test_two_race_again_and_again_and_epochs_never_repeat() -> None:
