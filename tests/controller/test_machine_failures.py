@@ -7,6 +7,7 @@ import pytest
 from oncelog_controller.events import (
     ClusterLoaded,
     StorageFailed,
+    TimeReached,
 )
 from oncelog_controller.machine import ControllerMachine
 from oncelog_controller.store import BadVersionError, StoreError
@@ -112,10 +113,14 @@ def test_unexpected_results_are_ignored() -> None:
 
 def test_a_store_error_is_a_store_error() -> None:
     assert issubclass(BadVersionError, StoreError)
+
+
+def test_a_new_controller_looks_at_its_brokers_at_once_and_at_leaders_a_second_later() -> None:
     machine = ControllerMachine(1, controller_settings())
     driver = Driver.started(1)
-    effects = machine.handle(ClusterLoaded(driver.read_cluster()), 0.0)
-    assert effects
+    assert machine.handle(ClusterLoaded(driver.read_cluster()), 0.0)
+    assert machine.wake_at == 0.0
+    machine.handle(TimeReached(), 0.0)
     assert machine.wake_at == 1.0
 
 

@@ -6,7 +6,7 @@ from functools import reduce
 
 import pytest
 
-from oncelog_controller import znodes
+from oncelog_controller import core, znodes
 from oncelog_controller.core import STEP_PARTITIONS, TOLD_AT_ONCE
 from oncelog_controller.effects import Effect, SendOrders
 from oncelog_controller.events import (
@@ -104,3 +104,31 @@ def test_what_changes_while_brokers_are_told_is_in_what_the_others_are_told() ->
         assert told.metadata is not None
         assert len(told.metadata) == 30
         assert told.metadata[TopicPartition("t", 0)].leader == heir.state("t", 0).leader != leader
+
+
+def test_what_changes_is_described_once_for_all_brokers() -> None:
+    driver = large(5, 30)
+    driver.orders.clear()
+    driver.suspect(3)
+    told = [o for broker_id, _, o in driver.orders if o.metadata]
+    assert len(told) == 5
+    assert len({id(orders.whole) for orders in told}) == 1
+    assert len({id(orders.live_brokers) for orders in told}) == 1
+
+
+def test_a_large_cluster_is_described_in_an_event_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(core, "LOOKED_AT_ONCE", 10)
+    driver = large(3, 30)
+    machine = ControllerMachine(1, controller_settings())
+    loaded = [
+        e for step in in_steps(driver, machine, ClusterLoaded(driver.read_cluster())) for e in step
+    ]
+    assert not [e for e in loaded if isinstance(e, SendOrders)]
+    assert machine.wake_at is not None
+    assert machine.wake_at <= driver.now
+    steps = in_steps(driver, machine, TimeReached())
+    assert len(steps) > 2
+    told = [e.orders for step in steps for e in step if isinstance(e, SendOrders)]
+    assert [len(orders.metadata or {}) for orders in told] == [30, 30, 30]

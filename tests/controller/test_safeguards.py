@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,9 +10,18 @@ import pytest
 from oncelog_controller import znodes
 from oncelog_controller.safeguards import SAFE, ControllerSafeguards
 from oncelog_controller.state import DataLoss
+from oncelog_controller.store import Op, SetData, StoreDisconnectedError, StoreError
 from oncelog_protocol.errors import ERRORS, NO_ERROR
 from oncelog_protocol.messages import admin
-from oncelog_protocol.messages.replication import ControlledShutdownRequest, IsrMember
+from oncelog_protocol.messages.moves import (
+    AlterPartitionReassignmentsRequest,
+    ReassignedPartition,
+)
+from oncelog_protocol.messages.replication import (
+    ControlledShutdownRequest,
+    IsrMember,
+    StopReplicaRequest,
+)
 from support.controller_driver import Driver
 from support.safeguards import decisions, left_out
 from unsafe.controller import UNSAFE, without
@@ -151,6 +161,98 @@ def test_a_controller_that_was_paused_elects_beside_its_successor(checked: bool)
     stored = zombie.state("t")
     assert (stored == heir.partition("t").state) is checked
     assert stored.controller_epoch == 1
+
+
+# ---------------------------------------------------------------- moves
+
+
+def move(driver: Driver, *target: int) -> None:
+    item = ReassignedPartition("t", 0, list(target))
+    driver.ask(AlterPartitionReassignmentsRequest([item], allow_replication_factor_change=True))
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_a_move_that_waits_for_nobody_ends_before_it_has_copied(needed: bool) -> None:
+    """[M5]: from one replica to three, and one of the two is there."""
+    driver = started(1, 2, 3, finish_needs_added=needed)
+    driver.create("t", [1])
+    move(driver, 1, 2, 3)
+    assert bool(driver.partition("t").placement.origin) is needed
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_smaller_factor_beside_a_lagging_member_leaves_one_alone(kept: bool) -> None:
+    driver = started(1, 2, 3, finish_keeps_redundancy=kept)
+    driver.create("t", [1, 2, 3])
+    driver.alter_isr("t", 1, 2)
+    move(driver, 1, 3)
+    assert driver.state("t").isr == ((1, 2) if kept else (1,))
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_member_that_is_believed_dead_leads_after_the_end(counted: bool) -> None:
+    """[M5]: 2 stays in the ISR, as writes need two, though it refuses connections."""
+    driver = started(1, 2, 3, finish_counts_sound=counted)
+    driver.create("t", [1, 2], min_insync_replicas="2")
+    driver.suspect(2)
+    move(driver, 2, 3)
+    driver.alter_isr("t", 1, 2, 3)
+    assert bool(driver.partition("t").placement.origin) is counted
+    assert (driver.state("t").leader == 2) is not counted
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_member_that_lags_is_in_sync_after_the_end(kept: bool) -> None:
+    """[M6]: 2 is wanted, and lacks what is committed."""
+    driver = started(1, 2, 3, finish_keeps_isr=kept)
+    driver.create("t", [1, 2, 3])
+    driver.alter_isr("t", 1, 3)
+    move(driver, 1, 3, 2)
+    assert driver.state("t").isr == ((1, 3) if kept else (1, 3, 2))
+
+
+@pytest.mark.parametrize("bumped", [True, False])
+def test_a_move_in_the_epoch_that_was_there_before_never_begins(bumped: bool) -> None:
+    """[M2]: the controller sees that the state may not exist, and leaves the partition alone."""
+    driver = started(1, 2, moves_bump_epoch=bumped)
+    driver.create("t", [1])
+    epoch = driver.state("t").leader_epoch
+    driver._check = lambda: None  # type: ignore[method-assign]
+    move(driver, 1, 2)
+    assert driver.state("t").leader_epoch - epoch == bumped
+    assert driver.partition("t").halted is not bumped
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_is_deleted_before_the_write_was_needed(waits: bool) -> None:
+    """[M7]: the write is lost with the controller, and 2 was in the ISR with what is gone."""
+    driver = started(1, 2, delete_after_write=waits)
+    driver.create("t", [1, 2])
+    driver.auto_ack = False
+    driver.requests.clear()
+
+    def lost(ops: Sequence[Op]) -> tuple[StoreError, bool] | None:
+        end = any(b'"leaving":[2]' in op.data for op in ops if isinstance(op, SetData))
+        return (StoreDisconnectedError(), False) if end else None
+
+    driver.fail_write = lost
+    move(driver, 1)
+    assert driver.state("t").isr == (1, 2)
+    stopped = [b for b, request in driver.requests if isinstance(request, StopReplicaRequest)]
+    assert stopped == ([] if waits else [2])
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_who_is_away_and_not_remembered_keeps_its_data_for_ever(remembered: bool) -> None:
+    """[M8]: there is a stray log when it comes back."""
+    driver = started(1, 2, remember_leaving=remembered)
+    driver.create("t", [1, 2])
+    driver.lose(2)
+    move(driver, 1)
+    driver.requests.clear()
+    driver.join(2)
+    stops = [b for b, request in driver.requests if isinstance(request, StopReplicaRequest)]
+    assert stops == ([2] if remembered else [])
 
 
 def test_every_rule_can_be_left_out() -> None:
