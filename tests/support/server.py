@@ -261,11 +261,32 @@ class ControllerStub:
         self.responses = list(responses)
         self.requests: list[Any] = []
         self.internal: list[bool] = []
+        self.askers: list[str] = []
 
-    async def handle(self, request: Any, *, internal: bool = False) -> Any:
+    async def handle(self, request: Any, *, internal: bool = False, asker: str = "") -> Any:
         self.requests.append(request)
         self.internal.append(internal)
+        self.askers.append(asker)
         return self.responses.pop(0)
+
+
+class ElsewhereStub:
+    """It is the controller, in another broker: it answers always the same, or never."""
+
+    def __init__(self, answer: Any) -> None:
+        """Answer so; None: never in time."""
+        self.answer = answer
+        self.requests: list[Any] = []
+
+    async def call(self, request: Any, *, timeout_s: float) -> Any:
+        """Remember what was asked.
+
+        :raises TimeoutError: it does not answer.
+        """
+        self.requests.append(request)
+        if self.answer is None:
+            raise TimeoutError
+        return self.answer
 
 
 class DenyAll(AllowAllAuthorizer):

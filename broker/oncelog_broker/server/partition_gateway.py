@@ -6,19 +6,21 @@ It fulfils ``PartitionWriter`` and tells the engines which partitions this broke
 - a writer or reader names the leader epoch in which it was elected, and is refused in any other;
 - a partition is read from its log start to its log end, not to the high watermark: whatever a new
   leader has will be committed. A reader that must not see what may be lost waits for the commit;
-- control batches, and what compaction left of batches, hold nothing and are passed over.
+- the engine is told of a partition that this broker is to lead soon, and reads it before.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.coordinator.result import CoordinatorRecord
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server.coordinator_records import READ_BYTES, records_in
+from oncelog_broker.server.followed_partition import FollowedPartition
 from oncelog_protocol.errors import (
     LocalProtocolError,
     MessageTooLargeError,
@@ -26,18 +28,10 @@ from oncelog_protocol.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from oncelog_protocol.records.batch import CorruptBatchError, iter_headers, verify_crc
+from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_protocol.records.builder import encode_batch
-from oncelog_protocol.records.decode import RecordColumns, decode_batch
 from oncelog_protocol.types import Acks, TopicPartition
 from oncelog_runtime.clock import WallClock
-from oncelog_runtime.structured_logging import get_logger
-
-logger = get_logger(__name__)
-
-READ_BYTES = 32 * 1024
-"""So much is read and decoded in one turn of the loop: some milliseconds, were it all batches of
-one record. One batch may be larger."""
 
 
 class PartitionGateway:
@@ -61,7 +55,19 @@ class PartitionGateway:
         if partition.is_leader:
             engine.elected(number, partition.leader_epoch)
         else:
-            engine.resigned(number, partition.leader_epoch)
+            engine.resigned(number, partition.leader_epoch, is_next=partition.is_next_leader)
+
+    @property
+    def warm(self) -> list[tuple[str, int]]:
+        """Return the partitions that this broker is to lead and could almost serve at once, by
+        topic id and number."""
+        warm: list[tuple[str, int]] = []
+        for topic, engine in sorted(self._engines.items()):
+            for number in engine.warm:
+                partition = self._replicas.held(TopicPartition(topic, number))
+                if partition is not None:
+                    warm.append((partition.topic_id, number))
+        return warm
 
     # ---- PartitionWriter
 
@@ -108,17 +114,24 @@ class PartitionGateway:
         """
         return self._led(topic_partition, leader_epoch).log.log_end_offset
 
+    def follow(self, topic_partition: TopicPartition) -> FollowedPartition:
+        """Return the log of a replica of this broker, to be read from its start.
+
+        :raises NotLeaderOrFollowerError, UnknownTopicOrPartitionError: there is no replica here.
+        """
+        return FollowedPartition(self._replicas.partition(topic_partition))
+
     async def read(
-        self, topic_partition: TopicPartition, leader_epoch: int
+        self, topic_partition: TopicPartition, leader_epoch: int, offset: int = 0
     ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
-        """Yield all records from the log start to the log end as of now, in order. The log is not
-        compacted meanwhile [B30].
+        """Yield all records from ``offset`` or the log start to the log end as of now, in order.
+        The log is not compacted meanwhile [B30].
 
         :raises ApiError: not leader in that epoch (any more), or the log cannot be read. A batch
             that does not hold is corrupt: the replica is told, so that another one shall lead.
         """
         log = self._led(topic_partition, leader_epoch).log
-        offset, end = log.log_start_offset, log.log_end_offset
+        offset, end = max(offset, log.log_start_offset), log.log_end_offset
         with log.reading_whole():
             while offset < end:
                 partition = self._led(topic_partition, leader_epoch)
@@ -128,7 +141,7 @@ class PartitionGateway:
                     # Not an end: what is not read is lost to the coordinator: better none at all.
                     raise StorageError(f"{topic_partition}: nothing at offset {offset} of {end}")
                 try:
-                    records, offset = _records_in(data, offset)
+                    records, offset = records_in(data, offset)
                 except CorruptBatchError as error:
                     partition.corruption_found(error)
                     raise StorageError(f"{topic_partition}: {error}") from error
@@ -140,36 +153,3 @@ class PartitionGateway:
         if not partition.is_leader or partition.leader_epoch != leader_epoch:
             raise NotLeaderOrFollowerError(f"{partition!r} does not lead in epoch {leader_epoch}")
         return partition
-
-
-def _records_in(data: memoryview, offset: int) -> tuple[list[CoordinatorRecord], int]:
-    """Return the records of whole batches from ``offset`` on, and the offset that follows them.
-
-    :raises CorruptBatchError: a batch does not hold.
-    """
-    records: list[CoordinatorRecord] = []
-    for position, header in iter_headers(data, whole=True):
-        batch = data[position : position + header.size_bytes]
-        if not header.base_offset <= offset < header.next_offset:
-            # The CRC does not cover the offset; in no log is there one left out.
-            raise CorruptBatchError(f"offset {header.base_offset}, not {offset}")
-        if header.record_count and not header.is_control:  # compaction leaves holes
-            records += _records(decode_batch(batch, header=header), offset)
-        else:
-            verify_crc(batch)
-        offset = header.next_offset
-    return records, offset
-
-
-def _records(columns: RecordColumns, offset: int) -> Iterable[CoordinatorRecord]:
-    """Return the records of one batch at or behind ``offset``; the log may start inside of it."""
-    keys, values = columns.keys, columns.values
-    if keys is None or None in keys:
-        logger.error("records_without_keys", offset=columns.base_offset)
-    elif columns.base_offset >= offset:
-        return map(CoordinatorRecord, keys, values)  # type: ignore[arg-type]
-    return [
-        CoordinatorRecord(key, value)
-        for at, key, value in zip(columns.offsets(), keys or (), values, strict=False)
-        if key is not None and at >= offset
-    ]

@@ -6,13 +6,17 @@ import asyncio
 import errno
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from oncelog_broker.coordinator import shadows
 from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.coordinator.result import CoordinatorRecord
+from oncelog_broker.coordinator.safeguards import SAFE, CoordinatorSafeguards
 from oncelog_broker.server import partition_gateway
+from oncelog_broker.server.coordinator_records import READ_BYTES
 from oncelog_broker.server.partition_gateway import PartitionGateway
 from oncelog_protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -37,6 +41,7 @@ from support.coordinators import TextShard
 from support.replicas import NOW_MS
 from support.replication_cluster import Cluster
 from support.waiting import eventually
+from unsafe.coordinators import without
 
 TP = TopicPartition("__consumer_offsets", 0)
 A1, A2, B1 = (CoordinatorRecord(b"a", v) for v in (b"1", b"2", None))
@@ -46,7 +51,7 @@ NOT_HERE = NotCoordinatorError.code
 class Coordinators:
     """Every broker of a cluster in one process has an engine."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, safeguards: CoordinatorSafeguards = SAFE) -> None:
         self.cluster = cluster
         self.gateways: dict[int, PartitionGateway] = {}
         self.engines: dict[int, CoordinatorEngine[TextShard]] = {}
@@ -62,6 +67,7 @@ class Coordinators:
                 make_shard=TextShard,
                 tasks=self.tasks,
                 commit_timeout_ms=5000,
+                safeguards=safeguards,
             )
             engine.set_partition_count(1)
             gateway.attach(engine)
@@ -96,6 +102,19 @@ class Coordinators:
             lambda value, code: answer.set_result((value, code)),
         )
         return await answer
+
+
+def name(cluster: Cluster, broker_id: int) -> None:
+    """Tell the brokers that can be reached who is to lead soon."""
+    order = replace(cluster.orders[TP], is_new=False, next_leader=broker_id)
+    for node_id, node in cluster.nodes.items():
+        if node.reachable:
+            cluster.send_orders(node_id, [order])
+
+
+async def followed_by(cluster: Cluster, broker_id: int, end: int) -> None:
+    """Wait until a follower knows that all below ``end`` is committed."""
+    await eventually(lambda: cluster[broker_id].partition(TP).high_watermark == end)
 
 
 async def read_all(
@@ -268,7 +287,7 @@ async def test_reading_goes_from_log_start_to_log_end_in_order() -> None:
     async with Cluster() as cluster, Coordinators(cluster) as coordinators:
         await coordinators.lead(1)
         gateway = coordinators.gateways[1]
-        big = CoordinatorRecord(b"big", bytes(partition_gateway.READ_BYTES))
+        big = CoordinatorRecord(b"big", bytes(READ_BYTES))
         gateway.append(TP, 0, [A1, B1])
         gateway.append(TP, 0, [big])
         keyless = encode_batch([b"x"], timestamps=NOW_MS)
@@ -358,7 +377,7 @@ async def test_reading_ends_with_the_leadership() -> None:
         await coordinators.lead(1)
         gateway = coordinators.gateways[1]
         for _ in range(3):
-            gateway.append(TP, 0, [CoordinatorRecord(b"a", bytes(partition_gateway.READ_BYTES))])
+            gateway.append(TP, 0, [CoordinatorRecord(b"a", bytes(READ_BYTES))])
         with pytest.raises(NotLeaderOrFollowerError):
             await read_all(gateway, 0, lambda: cluster.lead(TP, 2))
 
@@ -406,6 +425,61 @@ async def test_a_leader_that_stays_while_its_epoch_grows() -> None:
         assert await write == 0
         assert await coordinators.put(1, "a", "2") == 0
         cluster[3].reachable = True
+
+
+async def test_the_next_leader_has_read_the_partition_when_it_is_elected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="oncelog_broker.coordinator.shadows")
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        assert await coordinators.put(1, "a", "1") == 0
+        name(cluster, 2)
+        gateways = coordinators.gateways
+        await eventually(lambda: gateways[2].warm == [("id", TP.partition)])
+        assert (gateways[1].warm, gateways[3].warm) == ([], [])
+        await coordinators.lead(2)
+        assert await coordinators.get(2, "a") == ("1", 0)
+        assert "coordinator_shadow_adopted" in caplog.text
+        assert gateways[2].warm == []
+
+
+@pytest.mark.parametrize(
+    ("safeguards", "value"),
+    [
+        pytest.param(SAFE, "new", id="the rule"),
+        pytest.param(without("adopt_uncut_only"), "lost", id="without it a commit goes back"),
+    ],
+)
+async def test_a_log_that_was_cut_is_read_anew(
+    safeguards: CoordinatorSafeguards, value: str
+) -> None:
+    """Broker 2 has read what an unclean election then takes away."""
+    async with Cluster() as cluster, Coordinators(cluster, safeguards) as coordinators:
+        await coordinators.lead(1)
+        assert await coordinators.put(1, "a", "old") == 0
+        await followed_by(cluster, 3, 1)
+        cluster[3].cut()
+        cluster.lead(TP, 1, isr=[1, 2], to=[1, 2])
+        assert await coordinators.put(1, "a", "lost") == 0
+        name(cluster, 2)
+        await followed_by(cluster, 2, 2)
+        await eventually(lambda: coordinators.gateways[2].warm == [("id", TP.partition)])
+        await asyncio.sleep(2 * shadows.LOOK_S)
+
+        cluster[1].cut()
+        cluster[3].reachable = True
+        cluster.lead(TP, 3, isr=[3], to=[3])
+        await eventually(lambda: coordinators.engines[3].refusal("a") == 0)
+        assert await coordinators.put(3, "a", "new") == 0
+        follow = replace(cluster.orders[TP], next_leader=2)
+        cluster.send_orders(2, [follow])
+        await cluster.isr_is(TP, 2, 3)
+        await followed_by(cluster, 2, 2)
+        await coordinators.lead(2, to=[2, 3])
+        assert await coordinators.get(2, "a") == (value, 0)
+        cluster[2].partition(TP).committed_records_truncated = 0
+        cluster[1].reachable = True
 
 
 async def test_loading_is_said_while_it_is_so() -> None:
