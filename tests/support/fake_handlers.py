@@ -11,6 +11,7 @@ from oncelog_protocol.errors import (
     ApiError,
     FencedLeaderEpochError,
     InconsistentTopicIdError,
+    LogDirNotFoundError,
     NotControllerError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
@@ -20,14 +21,18 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages import (
     admin,
+    balance,
+    broker_states,
     events,
     fetch,
     groups,
     handshake,
     log_description,
     metadata,
+    moves,
     offsets,
     produce,
+    transaction_admin,
     transactions,
 )
 from oncelog_protocol.messages.base import ApiKey
@@ -271,7 +276,7 @@ class Handlers:
                 number,
                 10 + number,
                 [metadata.ListenerAddress("external", "127.0.0.1", broker.port)],
-                state="active",
+                state=self._cluster.services.state_of(number),
                 http="" if number == 1 else f"127.0.0.1:{9640 + number}",
             )
             for number, broker in self._cluster.brokers.items()
@@ -306,9 +311,19 @@ class Handlers:
             for name, partitions in self._cluster.topics.items()
             for number, partition in enumerate(partitions)
         ]
-        return admin.DescribeLogDirsResponse(
-            0, [admin.DescribedLogDir(0, "/data", 1000, 500, replicas)]
-        )
+        dirs = [admin.DescribedLogDir(0, "/data", 1000, 500, replicas)]
+        if self._broker_id == 1 and self._cluster.futures:
+            dirs.append(admin.DescribedLogDir(0, "/data2", 1000, 500, self._cluster.futures))
+        return admin.DescribeLogDirsResponse(0, dirs)
+
+    def _alter_replica_log_dirs(self, request: admin.AlterReplicaLogDirsRequest) -> Any:
+        results = []
+        for wish in request.replicas:
+            result = admin.ReplicaPlaceResult(wish.topic, wish.partition, size_bytes=10)
+            if wish.path not in ("/data", "/data2"):
+                result.error_code, result.size_bytes = LogDirNotFoundError.code, -1
+            results.append(result)
+        return admin.AlterReplicaLogDirsResponse(0, results)
 
     def _elect_leaders(self, request: admin.ElectLeadersRequest) -> Any:
         if self._cluster.controller_id != self._broker_id:
@@ -316,6 +331,36 @@ class Handlers:
         targets = request.partitions or []
         results = [admin.ElectionResult(t.topic, t.partition) for t in targets]
         return admin.ElectLeadersResponse(0, results)
+
+    def _alter_partition_reassignments(
+        self, request: moves.AlterPartitionReassignmentsRequest
+    ) -> Any:
+        if self._cluster.controller_id != self._broker_id:
+            return moves.AlterPartitionReassignmentsResponse(NotControllerError.code)
+        known = {
+            TopicPartition(name, number)
+            for name, partitions in self._cluster.topics.items()
+            for number in range(len(partitions))
+        }
+        return self._cluster.moves.altered(known, request)
+
+    def _balance(self, request: balance.BalanceRequest) -> Any:
+        if self._cluster.controller_id != self._broker_id:
+            return balance.BalanceResponse(NotControllerError.code)
+        self._cluster.moves.asked_for.append(request)
+        return self._cluster.moves.balance
+
+    def _alter_broker_states(self, request: broker_states.AlterBrokerStatesRequest) -> Any:
+        if self._cluster.controller_id != self._broker_id:
+            return broker_states.AlterBrokerStatesResponse(NotControllerError.code)
+        return self._cluster.services.altered(self._cluster.brokers, request)
+
+    def _list_partition_reassignments(
+        self, request: moves.ListPartitionReassignmentsRequest
+    ) -> Any:
+        if self._cluster.controller_id != self._broker_id:
+            return moves.ListPartitionReassignmentsResponse(NotControllerError.code)
+        return self._cluster.moves.listed(request)
 
 
 def _find_offset(
@@ -365,6 +410,16 @@ def error_answer(request: Any, code: int) -> Any:
             0,
             [
                 of_topic(t.topic, [of_partition(p.partition, code) for p in t.partitions])
+                for t in request.topics
+            ],
+        )
+    if isinstance(request, transaction_admin.DescribeProducersRequest):
+        failed = transaction_admin.DescribeProducersPartition
+        named = transaction_admin.DescribeProducersTopic
+        return transaction_admin.DescribeProducersResponse(
+            0,
+            [
+                named(t.topic, [failed(number, code) for number in t.partitions])
                 for t in request.topics
             ],
         )

@@ -32,7 +32,16 @@ from oncelog_protocol.errors import (
     UnknownServerError,
     error_for,
 )
-from oncelog_protocol.messages import acls, admin, groups, quotas, transaction_admin, users
+from oncelog_protocol.messages import (
+    acls,
+    admin,
+    broker_states,
+    groups,
+    moves,
+    quotas,
+    transaction_admin,
+    users,
+)
 from oncelog_protocol.messages.base import ApiKey
 
 _CLUSTER = Access(ALTER, CLUSTER)
@@ -57,6 +66,9 @@ class Change:
     shown: str = ""
     """The resource on record, where it is not the one that the access is to."""
 
+
+MOVES_OF_LINE_MAX = 100
+"""So many partitions of a topic that move go on record in one line."""
 
 REFUSED_MAX = 20
 """So many refused items of one request go on record by name; the others are counted."""
@@ -149,6 +161,43 @@ def _elections(
     yield Change(_CLUSTER, CLUSTER_NAME, f"{kind} election of {which}", response.error_code)
 
 
+def _moves(
+    request: moves.AlterPartitionReassignmentsRequest,
+    response: moves.AlterPartitionReassignmentsResponse,
+) -> Iterator[Change]:
+    told: dict[tuple[str, int], list[str]] = {}
+    for index, item in enumerate(request.items if not request.validate_only else ()):
+        to = "cancelled" if item.target is None else "to " + ",".join(map(str, item.target))
+        code = _code(response.items, index, response)
+        told.setdefault((item.topic, code), []).append(f"{item.partition} {to}")
+    for (topic, code), each in told.items():
+        for start in range(0, len(each), MOVES_OF_LINE_MAX):
+            some = "; ".join(each[start : start + MOVES_OF_LINE_MAX])
+            yield Change(_CLUSTER, CLUSTER_NAME, f"replicas of {topic}: {some}", code)
+
+
+def _replica_places(
+    request: admin.AlterReplicaLogDirsRequest, response: admin.AlterReplicaLogDirsResponse
+) -> Iterator[Change]:
+    for index, item in enumerate(request.replicas if not request.validate_only else ()):
+        code = _code(response.results, index, response)
+        detail = f"replica of {item.topic}-{item.partition} to {item.path}"
+        yield Change(_CLUSTER, CLUSTER_NAME, detail, code)
+
+
+def _altered_broker_states(
+    request: broker_states.AlterBrokerStatesRequest,
+    response: broker_states.AlterBrokerStatesResponse,
+) -> Iterator[Change]:
+    if request.validate_only:
+        return
+    shown, code = f"broker:{request.broker_id}", response.error_code
+    yield Change(_CLUSTER, CLUSTER_NAME, f"wanted {request.wanted}", code, shown)
+    for each in request.accept_loss:
+        detail = f"records of {each.topic}-{each.partition} given up"
+        yield Change(_CLUSTER, CLUSTER_NAME, detail, code, shown)
+
+
 def _created_acls(
     request: acls.CreateAclsRequest, response: acls.CreateAclsResponse
 ) -> Iterator[Change]:
@@ -225,6 +274,9 @@ CHANGES: Mapping[ApiKey, Changes] = {
     ApiKey.DELETE_RECORDS: _deleted_records,
     ApiKey.ALTER_CONFIGS: _altered_configs,
     ApiKey.ELECT_LEADERS: _elections,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _moves,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _replica_places,
+    ApiKey.ALTER_BROKER_STATES: _altered_broker_states,
     ApiKey.CREATE_ACLS: _created_acls,
     ApiKey.DELETE_ACLS: _deleted_acls,
     ApiKey.ALTER_USERS: _altered_users,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from oncelog_broker.server.audit import AUDIT_LOGGER, Audit
 from oncelog_broker.server.audited_changes import (
     CHANGES,
+    MOVES_OF_LINE_MAX,
     NOT_BY_AN_ACL,
     REFUSED_MAX,
     ChangeRecorder,
@@ -18,12 +20,23 @@ from oncelog_protocol.acls import ALLOW, LITERAL, TOPIC, WRITE, AclBinding, AclB
 from oncelog_protocol.errors import (
     ClusterAuthorizationFailedError,
     InvalidConfigError,
+    InvalidReplicaAssignmentError,
+    LogDirNotFoundError,
     NotControllerError,
     RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from oncelog_protocol.messages import acls, admin, groups, quotas, transaction_admin, users
+from oncelog_protocol.messages import (
+    acls,
+    admin,
+    broker_states,
+    groups,
+    moves,
+    quotas,
+    transaction_admin,
+    users,
+)
 from oncelog_protocol.messages.admin import RESOURCE_BROKER, RESOURCE_TOPIC
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.sasl.user import CredentialRow
@@ -151,6 +164,42 @@ async def test_elections_and_transactions(caplog: pytest.LogCaptureFixture) -> N
     ]
 
 
+async def test_partitions_that_move_share_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    wishes = [moves.ReassignedPartition("t", n, [1, 2]) for n in range(MOVES_OF_LINE_MAX + 1)]
+    cancelled = [moves.ReassignedPartition("u", 0, None), moves.ReassignedPartition("u", 1, [9])]
+    request = moves.AlterPartitionReassignmentsRequest([*wishes, *cancelled])
+    said = moves.AlterPartitionReassignmentsResponse(
+        items=[moves.ReassignmentResult(item.topic, item.partition) for item in request.items]
+    )
+    said.items[-1].error_code = InvalidReplicaAssignmentError.code
+    first, *rest = await recorded(caplog, request, said)
+    assert first[1].startswith("replicas of t: 0 to 1,2; 1 to 1,2; 2 to 1,2")
+    assert rest == [
+        ("cluster", f"replicas of t: {MOVES_OF_LINE_MAX} to 1,2", "done"),
+        ("cluster", "replicas of u: 0 cancelled", "done"),
+        ("cluster", "replicas of u: 1 to 9", "INVALID_REPLICA_ASSIGNMENT"),
+    ]
+    asked = replace(request, validate_only=True)
+    assert await recorded(caplog, asked, said) == []
+
+
+async def test_replicas_that_go_to_other_directories(caplog: pytest.LogCaptureFixture) -> None:
+    request = admin.AlterReplicaLogDirsRequest(
+        [admin.ReplicaPlace("t", 0, "/b"), admin.ReplicaPlace("t", 1, "/none")]
+    )
+    said = admin.AlterReplicaLogDirsResponse(
+        results=[
+            admin.ReplicaPlaceResult("t", 0),
+            admin.ReplicaPlaceResult("t", 1, LogDirNotFoundError.code),
+        ]
+    )
+    assert await recorded(caplog, request, said) == [
+        ("cluster", "replica of t-0 to /b", "done"),
+        ("cluster", "replica of t-1 to /none", "LOG_DIR_NOT_FOUND"),
+    ]
+    assert await recorded(caplog, replace(request, validate_only=True), said) == []
+
+
 async def test_acls(caplog: pytest.LogCaptureFixture) -> None:
     said: Any = acls.CreateAclsResponse(RequestTimedOutError.code, [acls.CreatedAcl()])
     assert await recorded(caplog, acls.CreateAclsRequest([ENTRY]), said) == [
@@ -175,6 +224,18 @@ async def test_users_are_told_without_their_keys(caplog: pytest.LogCaptureFixtur
     await recorded(caplog, own, users.AlterUsersResponse(0, [users.AlteredUser("test")]), DenyAll())
     (line,) = [record.msg for record in caplog.records]
     assert line["acl"] == NOT_BY_AN_ACL  # type: ignore[index]
+
+
+async def test_brokers_out_of_service(caplog: pytest.LogCaptureFixture) -> None:
+    lost = [broker_states.LostPartition("orders", 3)]
+    request = broker_states.AlterBrokerStatesRequest(2, "decommissioning", lost)
+    said = broker_states.AlterBrokerStatesResponse()
+    assert await recorded(caplog, request, said) == [
+        ("broker:2", "wanted decommissioning", "done"),
+        ("broker:2", "records of orders-3 given up", "done"),
+    ]
+    only_asked = broker_states.AlterBrokerStatesRequest(2, "draining", [], True)
+    assert await recorded(caplog, only_asked, said) == []
 
 
 async def test_quotas(caplog: pytest.LogCaptureFixture) -> None:

@@ -67,4 +67,4 @@ class AddOffsetsToTxnHandler:
         def answer(result: AddPartitionsResult) -> None:
             respond(AddOffsetsToTxnResponse(result.error_code, result.error_message))
 
-        self._transactions.add_partitions(added, answer)
+        self._transactions.add_partitions(added, answer, by_number=context.by_number)

@@ -1,4 +1,4 @@
-"""Partitions are added to transactions by AddPartitionsToTxn, v0, which answers when committed.
+"""Partitions are added to transactions by AddPartitionsToTxn, v0 and v1; it waits for the commit.
 
 Leaders ask for many transactions at once (KIP-890); they have checked who writes. Only brokers may
 (CLUSTER_AUTHORIZATION_FAILED, the whole request). A client needs
@@ -115,7 +115,8 @@ class AddPartitionsToTxnHandler:
             except ApiError as error:
                 gathered.put(index, _refused(transaction, error.code, str(error)))
             else:
-                self._transactions.add_partitions(transaction, partial(gathered.put, index))
+                put = partial(gathered.put, index)
+                self._transactions.add_partitions(transaction, put, by_number=context.by_number)
         if gathered.missing:
 
             def expired() -> None:

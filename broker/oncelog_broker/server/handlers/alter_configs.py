@@ -1,6 +1,8 @@
 """Settings of topics and of brokers are changed by AlterConfigs, v0.
 
-The controller serves it; any other broker answers NOT_CONTROLLER. Refused here, per resource:
+The controller serves it; any other broker answers NOT_CONTROLLER. Clients of Kafka ask any broker,
+and do not ask another one after that: for them what is allowed is handed on to the controller, and
+what became of it goes on record under who asked. Refused here, per resource:
 INVALID_REQUEST (neither of the two, or an internal topic on a listener for clients),
 TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
 """
@@ -11,7 +13,11 @@ from oncelog_broker.server.access import Access
 from oncelog_broker.server.authorizer import ALTER_CONFIGS, TOPIC
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
 from oncelog_broker.server.request import RequestContext
-from oncelog_protocol.errors import ApiError, InvalidRequestError, InvalidTopicError
+from oncelog_protocol.errors import (
+    ApiError,
+    InvalidRequestError,
+    InvalidTopicError,
+)
 from oncelog_protocol.messages.admin import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
@@ -46,9 +52,9 @@ class AlterConfigsHandler:
                 )
         code = 0
         if allowed:
-            response: AlterConfigsResponse = await self._requests.controller.handle(
+            response = await self._requests.asked(
+                context,
                 AlterConfigsRequest([request.resources[i] for i in allowed], request.validate_only),
-                internal=context.is_broker,
             )
             code = response.error_code
             results.update(zip(allowed, response.resources, strict=False))

@@ -9,7 +9,7 @@ on listeners that are not internal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from oncelog_broker.server.access import SEE_TOPIC, Access
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, Authorizer
@@ -20,28 +20,46 @@ from oncelog_protocol.errors import (
     ApiError,
     ClusterAuthorizationFailedError,
     InvalidTopicError,
+    NotControllerError,
     ThrottlingQuotaExceededError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
 )
 from oncelog_protocol.limits import is_legal_topic
 from oncelog_protocol.messages.admin import TopicResult
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.records.batch import KAFKA_MAGIC
 from oncelog_protocol.types import INTERNAL_TOPICS
 
 R = TypeVar("R")
+HANDED_ON_S = 10.0
+"""The controller has so long to answer what another broker hands on."""
+
+
+class ControllerAsked(Protocol):
+    """It is the way to the controller; ``ControllerChannel`` is one."""
+
+    async def call(self, request: Request, *, timeout_s: float) -> Any:
+        """Return the controller's answer. :raises TimeoutError: there was none in time."""
+        ...
 
 
 class ControllerRequests:
-    """It asks the controller of this process, after refusing what can be refused without it."""
+    """It asks the controller of this process, after refusing what can be refused without it.
+
+    :param elsewhere: leads to the controller where that is another broker.
+    """
 
     def __init__(
         self,
         controller: ControllerPort,
         authorizer: Authorizer,
         mutations: MutationQuota | None = None,
+        elsewhere: ControllerAsked | None = None,
     ) -> None:
         self.controller = controller
         self.authorizer = authorizer
+        self.elsewhere = elsewhere
         self._mutations = mutations
 
     def require_cluster(self, context: RequestContext, operation: str) -> None:
@@ -69,6 +87,24 @@ class ControllerRequests:
         if not access.allows(self.authorizer, context, topic):
             return TopicAuthorizationFailedError()
         return None
+
+    async def asked(self, context: RequestContext, request: Any) -> Any:
+        """Return the controller's answer to what is allowed, as it is.
+
+        Clients of Kafka ask any broker, and some do not ask another one after NOT_CONTROLLER: for
+        them a broker hands on what it has allowed, and the controller takes its word for that.
+        """
+        response = await self.controller.handle(
+            request, internal=context.is_broker, asker=context.principal
+        )
+        if context.magic != KAFKA_MAGIC or self.elsewhere is None:
+            return response
+        if response.error_code != NotControllerError.code:
+            return response
+        try:
+            return await self.elsewhere.call(request, timeout_s=HANDED_ON_S)
+        except TimeoutError:
+            return response  # it is what is known here
 
     async def topics(
         self,

@@ -1,7 +1,8 @@
-"""DescribeLogDirs, v0, tells directories of this broker, their space, and the replicas on each.
+"""DescribeLogDirs, v0 to v1, tells directories of this broker, their space, and what is on each.
 
 Whole-request error: CLUSTER_AUTHORIZATION_FAILED. A directory that is offline: STORAGE_ERROR. One
-with logs in which rot was found is listed twice: these replicas follow under CORRUPT_MESSAGE.
+with logs in which rot was found is listed twice: these replicas follow under CORRUPT_MESSAGE. From
+v1 on the copies of replicas that move to a directory are among its replicas.
 """
 
 from __future__ import annotations
@@ -49,22 +50,56 @@ class DescribeLogDirsHandler:
         :raises ClusterAuthorizationFailedError: it may not.
         """
         SEE_CLUSTER.demand(self._authorizer, context)
-        wanted = None if request.topics is None else frozenset(request.topics)
-        watermarks = self._replicas.high_watermarks()
         found: dict[str, list[ReplicaSize]] = {d.path: [] for d in self._logs.dirs}
         rotten: dict[str, list[ReplicaSize]] = {d.path: [] for d in self._logs.dirs}
-        damaged = {p.topic_partition for p in self._replicas.partitions() if p.repair.needed}
-        for log in self._logs.all():
-            if wanted is None or log.topic_partition.topic in wanted:
-                watermark = watermarks.get(log.topic_partition, log.log_start_offset)
-                is_sound = log.topic_partition not in damaged or not log.log_dir.online
-                entry = found if is_sound else rotten
-                entry[log.log_dir.path].append(_replica(log, watermark))
+        for log in self._asked(request):
+            replica = self._replicas.held(log.topic_partition)
+            is_sound = replica is None or not replica.repair.needed or not log.log_dir.online
+            entry = found if is_sound else rotten
+            entry[log.log_dir.path].append(self._replica(log))
+        if context.api_version >= 1:
+            for path, future in self._futures(request):
+                found[path].append(future)
         listed = [self._directory(d.path, d.online, found[d.path]) for d in self._logs.dirs]
         for path, replicas in rotten.items():
             if replicas:
                 listed.append(DescribedLogDir(CorruptMessageError.code, path, -1, -1, replicas))
         respond(DescribeLogDirsResponse(NO_ERROR, listed))
+
+    def _asked(self, request: DescribeLogDirsRequest) -> list[PartitionLog]:
+        """Return the logs that are asked for. It costs as much as they are, not as all are: a
+        console asks again and again for some topics of many."""
+        if request.topics is None:
+            return self._logs.all()
+        logs = (
+            log for topic in dict.fromkeys(request.topics) for log in self._logs.of_topic(topic)
+        )
+        return sorted(logs, key=lambda log: log.topic_partition)
+
+    def _futures(self, request: DescribeLogDirsRequest) -> list[tuple[str, ReplicaSize]]:
+        """Return what is going to be elsewhere, with where."""
+        futures = []
+        for future in self._logs.moves.under_way():
+            topic, partition = future.topic_partition
+            log = self._logs.get(future.topic_partition)
+            if log is None or (request.topics is not None and topic not in request.topics):
+                continue
+            size = ReplicaSize(
+                topic,
+                partition,
+                future.size_bytes,
+                log.log_start_offset,
+                future.end_offset,
+                min(self._watermark(log), future.end_offset),
+                is_future=True,
+                offset_lag=log.log_end_offset - future.end_offset,
+            )
+            futures.append((future.path, size))
+        return futures
+
+    def _watermark(self, log: PartitionLog) -> int:
+        watermark = self._replicas.high_watermark(log.topic_partition)
+        return log.log_start_offset if watermark is None else watermark
 
     def _directory(self, path: str, online: bool, replicas: list[ReplicaSize]) -> DescribedLogDir:
         if online:
@@ -77,13 +112,12 @@ class DescribeLogDirsHandler:
                 pass
         return DescribedLogDir(StorageError.code, path, -1, -1, replicas)
 
-
-def _replica(log: PartitionLog, high_watermark: int) -> ReplicaSize:
-    return ReplicaSize(
-        log.topic_partition.topic,
-        log.topic_partition.partition,
-        log.size_bytes,
-        log.log_start_offset,
-        log.log_end_offset,
-        high_watermark,
-    )
+    def _replica(self, log: PartitionLog) -> ReplicaSize:
+        return ReplicaSize(
+            log.topic_partition.topic,
+            log.topic_partition.partition,
+            log.size_bytes,
+            log.log_start_offset,
+            log.log_end_offset,
+            self._watermark(log),
+        )

@@ -1,4 +1,4 @@
-"""Fetch, v0, serves consumers (delayed until there is enough) and followers (sessions).
+"""Fetch, v0 and v1, serves consumers (delayed until there is enough) and followers (sessions).
 
 Consumers read below the high watermark, see ``replication.consumer_fetch``; followers read to the
 log end over an incremental session that belongs to the connection, see
@@ -139,6 +139,7 @@ class FetchHandler:
                 lookup=self._replicas.partition,
                 deadlines=self._replicas.deadlines,
                 now=now,
+                pace=self._replicas.paces.sent,
             )
             connection.keep_session(session)
         if not isinstance(session, FollowerSession) or session.replica_id != request.replica_id:

@@ -123,7 +123,17 @@ class HandedOnUnderId:
         :raises ApiError: the principal may not, or the id is nobody's.
         """
         check_transactional_id(self._authorizer, context, self._name(request), self._operation)
+        self._hand_on(context, request, respond)
+
+    def _hand_on(self, context: RequestContext, request: Any, respond: Respond) -> None:
         self._method(request, respond)
+
+
+class HandedOnWithKind(HandedOnUnderId):
+    """It tells the service as well whether the client's transactions end by number."""
+
+    def _hand_on(self, context: RequestContext, request: Any, respond: Respond) -> None:
+        self._method(request, respond, by_number=context.by_number)
 
 
 class Listed:
@@ -151,7 +161,8 @@ class Listed:
 
 
 class ToController(_OneResource):
-    """It has the controller serve who may do the operation to the cluster."""
+    """It has the controller serve who may do the operation to the cluster; the method is
+    ``ControllerRequests.asked``."""
 
     async def handle_async(self, context: RequestContext, request: Any) -> Any:
         """The controller's answer leaves as it is.
@@ -159,7 +170,7 @@ class ToController(_OneResource):
         :raises ClusterAuthorizationFailedError: the principal may not.
         """
         self._check(context, request)
-        return await self._method(request, internal=context.is_broker)
+        return await self._method(context, request)
 
 
 class BrokerToController:

@@ -1,15 +1,16 @@
 """Partition leaders are asked about offsets by ListOffsets and OffsetForLeaderEpoch, v0.
 
 Both are fenced by the leader epoch that the asker knows (KIP-320). ListOffsets: -2 is the log
-start, -1 the high watermark (at read_committed the last stable offset), else the first record at or
-after a timestamp, if it is below that. A new leader that may know too low an end says so:
-OFFSET_NOT_AVAILABLE (KIP-207, see ``listed_offsets``). Per-partition errors: those in
-``messages.offsets``; INVALID_REQUEST for a timestamp below -2.
+start, -1 the high watermark (at read_committed the last stable offset), -3 the first record with
+the largest timestamp below that, else the first record at or after a timestamp, if it is below. A
+new leader that may know too low an end says so: OFFSET_NOT_AVAILABLE (KIP-207, see
+``listed_offsets``). Per-partition errors: those in ``messages.offsets``; INVALID_REQUEST for a
+timestamp below -3.
 """
 
 from __future__ import annotations
 
-from oncelog_broker.replication.listed_offsets import end_offset, first_at
+from oncelog_broker.replication.listed_offsets import end_offset, first_at, newest
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.access import SEE_TOPIC
 from oncelog_broker.server.authorizer import Authorizer
@@ -36,6 +37,7 @@ from oncelog_protocol.messages.offsets import (
 from oncelog_protocol.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
     IsolationLevel,
     TopicPartition,
 )
@@ -92,10 +94,13 @@ class ListOffsetsHandler:
             answer.offset = partition.log.log_start_offset
         elif asked.timestamp == LATEST_TIMESTAMP:
             answer.offset = end_offset(partition, isolation_level)
-        elif asked.timestamp < 0:
+        elif asked.timestamp < MAX_TIMESTAMP:
             raise InvalidRequestError(f"timestamp {asked.timestamp}")
         else:
-            found = first_at(partition, asked.timestamp, isolation_level)
+            if asked.timestamp == MAX_TIMESTAMP:
+                found = newest(partition, isolation_level)
+            else:
+                found = first_at(partition, asked.timestamp, isolation_level)
             if found is not None:
                 answer.timestamp, answer.offset, answer.leader_epoch = found
             return

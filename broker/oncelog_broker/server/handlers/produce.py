@@ -10,6 +10,8 @@ THROTTLING_QUOTA_EXCEEDED (``producer_byte_rate`` is 0; who exceeds another one 
 written, and its connection is held).
 Per partition: TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writes to an internal topic),
 INVALID_REQUEST (a batch of a transaction without a transactional id, or the reverse),
+UNSUPPORTED_FOR_MESSAGE_FORMAT (another format than the listener's, or Kafka's before every broker
+can read it),
 INVALID_PRODUCER_ID_MAPPING (the producer id is of another principal), whatever the
 partition, the log and the transaction coordinator refuse, NOT_ENOUGH_REPLICAS before and
 NOT_ENOUGH_REPLICAS_AFTER_APPEND after the append, NOT_LEADER_OR_FOLLOWER when the leadership ends
@@ -22,6 +24,7 @@ gone when ``handle`` returns. Only what must wait for a transaction coordinator 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -47,6 +50,7 @@ from oncelog_protocol.errors import (
     ApiError,
     ClusterAuthorizationFailedError,
     CorruptMessageError,
+    InvalidRecordError,
     InvalidRequestError,
     InvalidRequiredAcksError,
     InvalidTopicError,
@@ -55,6 +59,7 @@ from oncelog_protocol.errors import (
     StorageError,
     ThrottlingQuotaExceededError,
     TopicAuthorizationFailedError,
+    UnsupportedForMessageFormatError,
 )
 from oncelog_protocol.messages.produce import (
     ProducePartitionResponse,
@@ -65,6 +70,7 @@ from oncelog_protocol.messages.produce import (
 from oncelog_protocol.quotas import PRODUCER_BYTE_RATE
 from oncelog_protocol.records.batch import (
     ATTRIBUTES_LOW_OFFSET,
+    KAFKA_MAGIC,
     PRODUCER_OFFSET,
     TRANSACTIONAL_BIT,
 )
@@ -87,8 +93,7 @@ class _DelayedProduce:
     wait_s: float
     response: ProduceResponse
     respond: Respond
-    user: str | None
-    """This principal writes; None: nobody knows who."""
+    context: RequestContext
     # One more than there are partitions, so that the answer cannot leave before all are tried.
     pending: int = 1
     operations: list[tuple[_PartitionAnswer, DelayedOperation]] = field(
@@ -140,8 +145,11 @@ class ProduceHandler:
         authorizer: Authorizer,
         verifier: Verifier,
         quotas: Quotas = NO_QUOTAS,
+        takes_kafka: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``takes_kafka`` tells whether every broker of the cluster can read Kafka's batches."""
         self._replicas = replicas
+        self._takes_kafka = takes_kafka
         self._authorizer = authorizer
         self._quotas = quotas
         self._appends = VerifiedAppends(replicas, verifier)
@@ -169,8 +177,7 @@ class ProduceHandler:
             raise ThrottlingQuotaExceededError("producer_byte_rate is 0")
         self._check_producer_ids(context, request, payload)
         wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
-        user = None if context.principal == ANONYMOUS else context.principal
-        delayed = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond, user)
+        delayed = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond, context)
         for topic in request.topics:
             refusal = self._topic_refusal(context, topic.topic)
             answers: list[ProducePartitionResponse] = []
@@ -220,6 +227,8 @@ class ProduceHandler:
             return InvalidTopicError(f"topic {topic!r} is internal")
         if not self._authorizer.authorize(context, WRITE, TOPIC, topic):
             return TopicAuthorizationFailedError(f"not allowed to write to topic {topic!r}")
+        if context.magic == KAFKA_MAGIC and not self._takes_kafka():
+            return UnsupportedForMessageFormatError("not every broker can read Kafka's batches yet")
         return None
 
     def _append_verified(
@@ -251,6 +260,7 @@ class ProduceHandler:
             append=append,
             refuse=refuse,
             is_gone=partial(_is_gone, context),
+            by_number=context.by_number,
         )
         try:
             self._appends.submit(submitted)
@@ -274,13 +284,16 @@ class ProduceHandler:
         answer: ProducePartitionResponse,
         guard: TxnGuard | None = None,
     ) -> None:
-        acks = delayed.acks
+        acks, context = delayed.acks, delayed.context
+        user = None if context.principal == ANONYMOUS else context.principal
         try:
             partition = self._replicas.partition(topic_partition)
             now = self._replicas.now()
-            append = partition.append_as_leader(batch, acks, now, guard, delayed.user)
+            append = partition.append_as_leader(batch, acks, now, guard, user, context.magic)
         except ApiError as error:
             _refuse(answer, error)
+            if isinstance(error, InvalidRecordError) and context.record_errors is not None:
+                context.record_errors[topic_partition] = error.records
             return
         except ProtocolError as error:
             _refuse(answer, CorruptMessageError(str(error)))

@@ -65,8 +65,9 @@ class TxnOffsetCommitHandler:
         if not request.transactional_id or request.producer_id < 0 or request.producer_epoch < 0:
             raise InvalidRequestError("a transaction has an id, a producer and an epoch")
         refused = refused_partitions(request, context, self._authorizer, self._image)
+        verifier = self._verifier
         verify = partial(
-            self._verifier.verify,
+            verifier.verify_number if context.by_number else verifier.verify,
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,

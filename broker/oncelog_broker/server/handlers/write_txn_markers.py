@@ -1,4 +1,4 @@
-"""WriteTxnMarkers, v0, lets a coordinator tell how transactions ended, between brokers only.
+"""WriteTxnMarkers, v0 and v1, lets a coordinator tell how transactions ended, between brokers only.
 
 Errors: those in ``messages.transactions``, per partition.
 """

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from oncelog_broker.server.authorizer import AllowAllAuthorizer
 from oncelog_broker.server.handlers.alter_configs import AlterConfigsHandler
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
@@ -13,7 +17,8 @@ from oncelog_protocol.messages.admin import (
     ConfigAlteration,
     ConfigResourceResult,
 )
-from support.server import ControllerStub, DenyAll, make_context
+from oncelog_protocol.records.batch import KAFKA_MAGIC
+from support.server import ControllerStub, DenyAll, ElsewhereStub, make_context
 
 
 def alteration(kind: int, name: str) -> ConfigAlteration:
@@ -51,3 +56,22 @@ async def test_who_may_not_alters_nothing() -> None:
     response = await handler.handle_async(make_context(), AlterConfigsRequest(wishes))
     assert [r.error_code for r in response.resources] == [29, 31]
     assert controller.requests == []
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_what_a_client_of_kafka_may_change_is_handed_on(answers: bool) -> None:
+    allowed = ConfigResourceResult(RESOURCE_TOPIC, "t", 41)
+    controller = ControllerStub(*[AlterConfigsResponse(41, [allowed])] * 2)  # NOT_CONTROLLER
+    done = AlterConfigsResponse(0, [ConfigResourceResult(RESOURCE_TOPIC, "t", 0)])
+    elsewhere = ElsewhereStub(done if answers else None)
+    requests = ControllerRequests(controller, AllowAllAuthorizer(), elsewhere=elsewhere)
+    handler = AlterConfigsHandler(requests)
+    wishes = [alteration(RESOURCE_TOPIC, "__consumer_offsets"), alteration(RESOURCE_TOPIC, "t")]
+    context = make_context(internal=False)
+    ours = await handler.handle_async(context, AlterConfigsRequest(wishes))
+    assert [r.error_code for r in ours.resources] == [42, 41]
+    assert elsewhere.requests == []
+    kafkas = replace(context, magic=KAFKA_MAGIC)
+    response = await handler.handle_async(kafkas, AlterConfigsRequest(wishes))
+    assert [r.error_code for r in response.resources] == [42, 0 if answers else 41]
+    assert elsewhere.requests == [AlterConfigsRequest(wishes[1:])]

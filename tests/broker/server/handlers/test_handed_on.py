@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from oncelog_broker.server.api_table import GROUPS, TRANSACTIONS, handlers
+from oncelog_broker.server.api_table import CONTROLLER, GROUPS, TRANSACTIONS, handlers
 from oncelog_broker.server.authorizer import (
     CLUSTER,
     CLUSTER_NAME,
@@ -15,12 +18,20 @@ from oncelog_broker.server.authorizer import (
     AllowAllAuthorizer,
     Authorizer,
 )
-from oncelog_broker.server.handlers.handed_on import HandedOnWithPeer
+from oncelog_broker.server.handlers.controller_requests import ControllerRequests
+from oncelog_broker.server.handlers.handed_on import HandedOnWithPeer, ToController
 from oncelog_broker.server.request import ConnectionState, Handler, RequestContext
 from oncelog_protocol.errors import (
+    ClusterAuthorizationFailedError,
     CoordinatorLoadInProgressError,
     GroupAuthorizationFailedError,
     MemberIdRequiredError,
+    NotControllerError,
+)
+from oncelog_protocol.messages.acls import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    CreatedAcl,
 )
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.groups import GroupProtocol, JoinGroupRequest, ListGroupsRequest
@@ -29,9 +40,10 @@ from oncelog_protocol.messages.transaction_admin import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from oncelog_protocol.records.batch import KAFKA_MAGIC
 from support.fake_transactions import FakeTransactions
 from support.group_world import Answer, GroupWorld
-from support.server import Only, answer, make_context
+from support.server import ControllerStub, DenyAll, ElsewhereStub, Only, answer, make_context
 
 
 def joining(world: GroupWorld, authorizer: Authorizer) -> Handler:
@@ -159,3 +171,45 @@ def test_transactions_are_listed_to_who_may_see_them(
     assert [listed.transactional_id for listed in response.transactions] == seen
     assert response.error_code == CoordinatorLoadInProgressError.code
     assert transactions.asked == [asked]
+
+
+# ---------------------------------------------------------------- to the controller
+
+ELSEWHERE = CreateAclsResponse(0, [CreatedAcl()])
+NOT_HERE = CreateAclsResponse(NotControllerError.code)
+
+
+def to_controller(api: ApiKey, requests: ControllerRequests, authorizer: Authorizer) -> Any:
+    return handlers(CONTROLLER, requests, authorizer)[api]
+
+
+TO_CONTROLLER = [row.api for row in CONTROLLER if row.kind is ToController]
+
+
+@pytest.mark.parametrize("api", TO_CONTROLLER, ids=lambda api: api.name)
+async def test_any_broker_serves_a_client_of_kafka(api: ApiKey) -> None:
+    """A library of Kafka may ask any broker, and gives up after NOT_CONTROLLER."""
+    elsewhere, authorizer = ElsewhereStub(ELSEWHERE), AllowAllAuthorizer()
+    controller = ControllerStub(NOT_HERE, NOT_HERE, ELSEWHERE)
+    requests = ControllerRequests(controller, authorizer, elsewhere=elsewhere)
+    handler = to_controller(api, requests, authorizer)
+    native = make_context(internal=False)
+    kafkas = replace(native, magic=KAFKA_MAGIC)
+    request: Any = object()
+    assert await handler.handle_async(native, request) is NOT_HERE
+    assert elsewhere.requests == []
+    assert await handler.handle_async(kafkas, request) is ELSEWHERE
+    assert elsewhere.requests == [request]
+    assert await handler.handle_async(kafkas, request) is ELSEWHERE, "it is the controller by now"
+    assert elsewhere.requests == [request]
+    assert controller.askers == [native.principal] * 3
+
+
+async def test_what_a_client_of_kafka_may_not_is_not_handed_on() -> None:
+    elsewhere = ElsewhereStub(ELSEWHERE)
+    requests = ControllerRequests(ControllerStub(), DenyAll(), elsewhere=elsewhere)
+    handler = to_controller(ApiKey.CREATE_ACLS, requests, DenyAll())
+    kafkas = replace(make_context(internal=False), magic=KAFKA_MAGIC)
+    with pytest.raises(ClusterAuthorizationFailedError):
+        await handler.handle_async(kafkas, CreateAclsRequest([]))
+    assert elsewhere.requests == []

@@ -87,6 +87,7 @@ async def two_epochs(cluster: Cluster) -> Node:
     [
         (-2, 0, -1),
         (-1, 4, -1),
+        (-3, 2, NOW_MS + 2000),
         (0, 0, NOW_MS),
         (NOW_MS, 0, NOW_MS),
         (NOW_MS + 1, 1, NOW_MS + 1000),
@@ -151,7 +152,7 @@ async def test_who_does_not_lead_does_not_answer() -> None:
 async def test_bad_questions() -> None:
     async with Cluster() as cluster:
         node = await two_epochs(cluster)
-        assert ask(node, -3).error_code == InvalidRequestError.code
+        assert ask(node, -4).error_code == InvalidRequestError.code
         with pytest.raises(InvalidRequestError):
             ask(node, -1, isolation=2)
         refused = TopicAuthorizationFailedError.code

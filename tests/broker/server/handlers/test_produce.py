@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -22,6 +24,7 @@ from oncelog_protocol.errors import (
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
+    InvalidRecordError,
     InvalidRequestError,
     InvalidRequiredAcksError,
     InvalidTopicError,
@@ -34,6 +37,7 @@ from oncelog_protocol.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
 )
 from oncelog_protocol.messages.produce import (
     ProducePartition,
@@ -42,9 +46,11 @@ from oncelog_protocol.messages.produce import (
     ProduceTopic,
 )
 from oncelog_protocol.quotas import PRODUCER_BYTE_RATE, QuotaEntity
+from oncelog_protocol.records.batch import KAFKA_MAGIC
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
+from support.logs import topic_config
 from support.replicas import NOW_MS, batch_of
 from support.replication_cluster import Answer, Cluster, call, make_context
 from support.room_settings import replica_settings
@@ -164,6 +170,58 @@ async def test_without_the_right_to_write_nothing_is_written() -> None:
         message = await produce(handler, ("t", 0, GOOD)).wait()
         assert codes(message) == {("t", 0): TopicAuthorizationFailedError.code}
         assert cluster[1].partition(TP).log.log_end_offset == 0
+
+
+def kafka_context(errors: dict[TopicPartition, Sequence[int]] | None = None) -> RequestContext:
+    return replace(make_context(), magic=KAFKA_MAGIC, record_errors=errors)
+
+
+KAFKAS = bytes(encode_batch([b"v", b"w"], keys=[b"k", None], timestamps=1, magic=KAFKA_MAGIC))
+
+
+async def test_kafkas_batches_are_taken_where_they_belong_once_all_brokers_read_them() -> None:
+    request = ProduceRequest(
+        None, -1, 5000, [ProduceTopic("t", [ProducePartition(0, Span(0, len(KAFKAS)))])]
+    )
+    refused = {("t", 0): UnsupportedForMessageFormatError.code}
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        node = cluster[1]
+        known = [False]
+        handler = ProduceHandler(
+            node.replicas, AllowAllAuthorizer(), node.verifier, takes_kafka=lambda: known[0]
+        )
+        for context in (kafka_context(), make_context()):
+            message = await call(handler, request, payload=KAFKAS, context=context).wait()
+            assert codes(message) == refused
+        known[0] = True
+        message = await call(handler, request, payload=KAFKAS, context=kafka_context()).wait()
+        assert codes(message) == {("t", 0): 0}
+        assert node.partition(TP).log.log_end_offset == 2
+        # By the listener of either, the other's batches are refused.
+        message = await call(handler, request, payload=KAFKAS, context=make_context()).wait()
+        assert codes(message) == refused
+        message = await produce(handler, ("t", 0, GOOD)).wait()
+        assert codes(message) == {("t", 0): 0}
+        assert node.partition(TP).log.log_end_offset == 3
+
+
+async def test_who_wants_to_know_is_told_which_records_lack_a_key() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        node = cluster[1]
+        node.partition(TP).log.reconfigure(topic_config(cleanup_policy="compact"))
+        handler = ProduceHandler(
+            node.replicas, AllowAllAuthorizer(), node.verifier, takes_kafka=lambda: True
+        )
+        errors: dict[TopicPartition, Sequence[int]] = {}
+        request = ProduceRequest(
+            None, -1, 5000, [ProduceTopic("t", [ProducePartition(0, Span(0, len(KAFKAS)))])]
+        )
+        context = kafka_context(errors)
+        message = await call(handler, request, payload=KAFKAS, context=context).wait()
+        assert codes(message) == {("t", 0): InvalidRecordError.code}
+        assert {tp: list(records) for tp, records in errors.items()} == {TP: [1]}
 
 
 class NoNumbers(AllowAllAuthorizer):

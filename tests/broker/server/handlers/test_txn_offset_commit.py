@@ -39,6 +39,7 @@ class Coordinator:
     def __init__(self, code: int = 0) -> None:
         self.code = code
         self.asked: list[tuple[str, int, int, TopicPartition]] = []
+        self.number = 1
 
     def verify(
         self,
@@ -50,6 +51,19 @@ class Coordinator:
     ) -> None:
         self.asked.append((transactional_id, producer_id, producer_epoch, topic_partition))
         callback(self.code)
+
+    def verify_number(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic_partition: TopicPartition,
+        callback: Callable[[int, int], None],
+    ) -> None:
+        def answered(code: int) -> None:
+            callback(code, 0 if code else self.number)
+
+        self.verify(transactional_id, producer_id, producer_epoch, topic_partition, answered)
 
 
 def handler(
