@@ -34,6 +34,7 @@ from oncelog_broker.server.handlers.handed_on import (
     BrokerToController,
     HandedOn,
     HandedOnUnderId,
+    HandedOnWithKind,
     HandedOnWithPeer,
     Listed,
     ToController,
@@ -85,7 +86,7 @@ _WRITE_ID = Access(WRITE, TRANSACTIONAL_ID, "transactional_id")
 
 TRANSACTIONS: tuple[ApiRow[TransactionCoordinator, Handler], ...] = (
     # Answered when the end is decided for good.
-    ApiRow(ApiKey.END_TXN, _WRITE_ID, HandedOnUnderId, lambda transactions: transactions.end_txn),
+    ApiRow(ApiKey.END_TXN, _WRITE_ID, HandedOnWithKind, lambda transactions: transactions.end_txn),
     ApiRow(
         ApiKey.BEGIN_SHARED_TXN,
         PRODUCER_ID,
@@ -132,43 +133,68 @@ CONTROLLER: tuple[ApiRow[ControllerRequests, AsyncHandler], ...] = (
         ApiKey.ELECT_LEADERS,
         Access(ALTER, CLUSTER),
         ToController,
-        lambda requests: requests.controller.handle,
+        lambda requests: requests.asked,
+    ),
+    ApiRow(
+        ApiKey.BALANCE,
+        Access(DESCRIBE, CLUSTER),
+        ToController,
+        lambda requests: requests.asked,
+    ),
+    # A broker is taken out of service, or back.
+    ApiRow(
+        ApiKey.ALTER_BROKER_STATES,
+        Access(ALTER, CLUSTER),
+        ToController,
+        lambda requests: requests.asked,
+    ),
+    ApiRow(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        Access(ALTER, CLUSTER),
+        ToController,
+        lambda requests: requests.asked,
+    ),
+    ApiRow(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        Access(DESCRIBE, CLUSTER),
+        ToController,
+        lambda requests: requests.asked,
     ),
     ApiRow(
         ApiKey.DESCRIBE_ACLS,
         Access(DESCRIBE, CLUSTER),
         ToController,
-        lambda requests: requests.controller.handle,
+        lambda requests: requests.asked,
     ),
     ApiRow(
         ApiKey.CREATE_ACLS,
         Access(ALTER, CLUSTER),
         ToController,
-        lambda requests: requests.controller.handle,
+        lambda requests: requests.asked,
     ),
     ApiRow(
         ApiKey.DELETE_ACLS,
         Access(ALTER, CLUSTER),
         ToController,
-        lambda requests: requests.controller.handle,
+        lambda requests: requests.asked,
     ),
     ApiRow(
         ApiKey.DESCRIBE_USERS,
         Access(DESCRIBE, CLUSTER),
         ToController,
-        lambda requests: requests.controller.handle,
+        lambda requests: requests.asked,
     ),
     ApiRow(
         ApiKey.DESCRIBE_QUOTAS,
         Access(DESCRIBE_CONFIGS, CLUSTER),
         ToController,
-        lambda requests: requests.controller.handle,
+        lambda requests: requests.asked,
     ),
     ApiRow(
         ApiKey.ALTER_QUOTAS,
         Access(ALTER_CONFIGS, CLUSTER),
         ToController,
-        lambda requests: requests.controller.handle,
+        lambda requests: requests.asked,
     ),
     # Partition leaders ask for other ISRs.
     ApiRow(
@@ -187,6 +213,13 @@ CONTROLLER: tuple[ApiRow[ControllerRequests, AsyncHandler], ...] = (
     # A broker asks for a block of producer ids.
     ApiRow(
         ApiKey.ALLOCATE_PRODUCER_IDS,
+        BETWEEN_BROKERS,
+        BrokerToController,
+        lambda requests: requests.controller.handle,
+    ),
+    # A broker tells what it holds.
+    ApiRow(
+        ApiKey.BROKER_REPORT,
         BETWEEN_BROKERS,
         BrokerToController,
         lambda requests: requests.controller.handle,

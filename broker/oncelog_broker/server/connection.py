@@ -33,9 +33,9 @@ from oncelog_broker.server.listener_security import ListenerSecurity
 from oncelog_broker.server.quotas import SMALL_BYTES, BytePool, ConnectionLimits
 from oncelog_broker.server.request import Buffer, ConnectionState, RequestContext
 from oncelog_broker.server.request_stats import RequestStats
-from oncelog_protocol.connection import IncomingRequest, ServerConnection
+from oncelog_protocol.connection import IncomingRequest
 from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
-from oncelog_protocol.identity import Identity
+from oncelog_protocol.identity import Identity, Introduction
 from oncelog_protocol.limits import FETCH_BYTES_MAX, THROTTLE_MS_MAX
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.handshake import ApiVersionsResponse
@@ -75,12 +75,92 @@ class Dispatcher(Protocol):
         ...
 
 
+class ProtocolMachine(Protocol):
+    """It speaks the protocol of a listener: ``ServerConnection``, or Kafka's."""
+
+    introduction: Introduction
+
+    @property
+    def known(self) -> bool:
+        """Return whether the peer is known."""
+        ...
+
+    @property
+    def client_id(self) -> str:
+        """Return how the peer has named itself last."""
+        ...
+
+    @property
+    def opening(self) -> bytes:
+        """Return the first bytes of what no request was made of."""
+        ...
+
+    @property
+    def partial(self) -> bool:
+        """Return whether a request has begun to arrive and is not complete."""
+        ...
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Return the memory of the receive buffer."""
+        ...
+
+    def trust(self) -> None:
+        """Take requests of any size from now on: the peer is known."""
+        ...
+
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
+        """Return where the transport writes next."""
+        ...
+
+    def received(self, nbytes: int) -> list[IncomingRequest]:
+        """Return the requests that are complete after ``nbytes`` more.
+
+        :raises RemoteProtocolError: the peer broke the protocol.
+        """
+        ...
+
+    def encode_response(
+        self,
+        incoming: IncomingRequest,
+        message: Any,
+        payload: Sequence[Buffer] = (),
+        *,
+        throttle_ms: int = 0,
+    ) -> list[Buffer]:
+        """Return the buffers to send in answer to ``incoming``.
+
+        :raises LocalProtocolError: the message cannot be sent.
+        """
+        ...
+
+    def release(self) -> None:
+        """Let go of the receive buffer."""
+        ...
+
+
+class Answering(Protocol):
+    """It answers one request, exactly once: a slot, or what stands before one."""
+
+    done: bool
+    holding: bool
+
+    def __call__(
+        self, message: Any, payload: Sequence[Buffer] = (), *, close_after: bool = False
+    ) -> None:
+        """Answer, or end the request without one if ``message`` is None."""
+        ...
+
+    def abort(self, reason: str) -> None:
+        """Close the connection at once instead."""
+        ...
+
+
 class Acceptor(Protocol):
     """A connection was accepted by this: ``listener.Listener``."""
 
     name: str
     internal: bool
-    names_askers: bool
     security: ListenerSecurity
     limits: ConnectionLimits
     pool: BytePool
@@ -90,6 +170,10 @@ class Acceptor(Protocol):
     @property
     def dispatcher(self) -> Dispatcher:
         """Return where requests go."""
+        ...
+
+    def new_machine(self) -> ProtocolMachine:
+        """Return what speaks the listener's protocol, for one more connection."""
         ...
 
     def admit(self, channel: ServerChannel) -> bool:
@@ -151,8 +235,15 @@ class ResponseSlot:
         """If set, the connection is closed once this answer is written."""
 
     def __call__(
-        self, message: Any, payload: Sequence[Buffer] = (), *, close_after: bool = False
+        self,
+        message: Any,
+        payload: Sequence[Buffer] = (),
+        *,
+        close_after: bool = False,
+        counted: Any = None,
     ) -> None:
+        """Answer. The errors of ``counted`` are counted, where ``message`` is a translation of
+        it."""
         if self.done:
             raise RuntimeError(f"request {self._incoming.correlation_id} is answered twice")
         self.done = True
@@ -163,7 +254,7 @@ class ResponseSlot:
             return
         stopwatch = channel.stats.stopwatch
         latency_s = None if stopwatch is None else stopwatch() - self._arrived
-        self.stats.count_answer(message, latency_s)
+        self.stats.count_answer(message if counted is None else counted, latency_s)
         if message is not None:
             throttle_ms = channel.throttle_ms() if channel.state.held_until else 0
             try:
@@ -183,7 +274,7 @@ class ResponseSlot:
 
 
 class ServerChannel(asyncio.BufferedProtocol):
-    """It drives one :class:`ServerConnection` over a transport."""
+    """It drives the machine of a protocol over a transport."""
 
     def __init__(self, listener: Acceptor) -> None:
         self.listener = listener
@@ -192,12 +283,7 @@ class ServerChannel(asyncio.BufferedProtocol):
         self.arrived = 0.0
         """The newest requests arrived then, by the stopwatch of the statistics."""
         self._authenticates = bool(listener.security.sasl)
-        self.machine = ServerConnection(
-            reuse=True,
-            identity=listener.identity,
-            between_brokers=listener.names_askers,
-            authenticates=self._authenticates,
-        )
+        self.machine = listener.new_machine()
         self.state = ConnectionState(
             room=self._room_for_answer,
             encrypted=listener.security.tls is not None,

@@ -148,6 +148,15 @@ class ControllerChannel:
                 logger.info("controller_asked_again", request=type(request).__name__, reason=reason)
                 await self._metadata_after(version)
 
+    async def call_once(self, request: Request, *, timeout_s: float) -> Any:
+        """Return the response of whoever is taken for the controller, from one attempt. It is for
+        what is said again later anyway.
+
+        :raises OSError, TimeoutError, OncelogError: nobody is known, or reached, or understands it.
+        """
+        async with asyncio.timeout(timeout_s):
+            return await self._attempt(request)
+
     def close(self) -> None:
         """Drop the connection."""
         if self._channel is not None:

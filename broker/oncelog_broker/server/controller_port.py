@@ -17,6 +17,10 @@ CONTROLLER_APIS = (
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ALTER_CONFIGS,
     ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.BALANCE,
+    ApiKey.ALTER_BROKER_STATES,
     ApiKey.DESCRIBE_ACLS,
     ApiKey.CREATE_ACLS,
     ApiKey.DELETE_ACLS,
@@ -25,6 +29,7 @@ CONTROLLER_APIS = (
     ApiKey.ALTER_PARTITION,
     ApiKey.CONTROLLED_SHUTDOWN,
     ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.BROKER_REPORT,
 )
 """The port serves these."""
 
@@ -32,7 +37,8 @@ CONTROLLER_APIS = (
 class ControllerPort(Protocol):
     """It is the controller of this process, active or not."""
 
-    async def handle(self, request: Request, *, internal: bool = False) -> Any:
+    async def handle(self, request: Request, *, internal: bool = False, asker: str = "") -> Any:
         """Serve one of :data:`CONTROLLER_APIS` and return its response message. ``internal`` means
-        that it came from a broker, which may touch internal topics."""
+        that it came from a broker, which may touch internal topics. ``asker`` is the principal that
+        asks, for what is kept with the name of whoever wanted it; "": a part of this process."""
         ...

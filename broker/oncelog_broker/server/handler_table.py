@@ -11,13 +11,13 @@ from oncelog_broker.server.acl_authorizer import AclAuthorizer
 from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.client_quotas import NO_QUOTAS, Quotas
 from oncelog_broker.server.controller_fence import ControllerFence
-from oncelog_broker.server.controller_port import ControllerPort
 from oncelog_broker.server.event_history import EventHistory
 from oncelog_broker.server.group_coordination import GroupCoordination
 from oncelog_broker.server.handlers.abort_transaction import AbortTransactionHandler
 from oncelog_broker.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from oncelog_broker.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from oncelog_broker.server.handlers.alter_configs import AlterConfigsHandler
+from oncelog_broker.server.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from oncelog_broker.server.handlers.alter_users import AlterUsersHandler, GuardedUsers
 from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
 from oncelog_broker.server.handlers.authenticate import AuthenticateHandler
@@ -51,7 +51,6 @@ from oncelog_broker.server.handlers.write_txn_markers import WriteTxnMarkersHand
 from oncelog_broker.server.internal_topics import InternalTopics
 from oncelog_broker.server.known_quotas import KnownQuotas
 from oncelog_broker.server.metadata_image import MetadataImage
-from oncelog_broker.server.mutation_quota import MutationQuota
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.request_dispatcher import RequestDispatcher
 from oncelog_broker.server.safeguards import SAFE, SecuritySafeguards
@@ -74,7 +73,7 @@ def install_handlers(
     image: MetadataImage,
     events: EventHistory,
     fence: ControllerFence,
-    controller: ControllerPort,
+    requests: ControllerRequests,
     creation: TopicCreation | None,
     topics: InternalTopics,
     coordination: GroupCoordination,
@@ -89,18 +88,18 @@ def install_handlers(
     guarded: GuardedUsers,
     authenticate: AuthenticateHandler,
     quotas: Quotas = NO_QUOTAS,
-    mutations: MutationQuota | None = None,
+    takes_kafka: Callable[[], bool] = lambda: False,
     identity: Identity = UNKNOWN,
     authorizer_name: str = "none",
     safeguards: SecuritySafeguards = SAFE,
 ) -> None:
     """Give ``.dispatcher`` a handler for every API of the registry."""
-    requests = ControllerRequests(controller, authorizer, mutations)
     _install_controller_handlers(dispatcher, requests, authorizer)
+    produce = ProduceHandler(replicas, authorizer, transactions.verifier, quotas, takes_kafka)
     dispatcher.install(
         {
             ApiKey.API_VERSIONS: ApiVersionsHandler(identity, authorizer_name),
-            ApiKey.PRODUCE: ProduceHandler(replicas, authorizer, transactions.verifier, quotas),
+            ApiKey.PRODUCE: produce,
             ApiKey.FETCH: _fetch_handler(replicas, authorizer, acls, quotas, safeguards),
             ApiKey.METADATA: MetadataHandler(image, authorizer, creation),
             ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(image, authorizer, broker_id, fence),
@@ -117,20 +116,22 @@ def install_handlers(
             ApiKey.INIT_PID: InitPidHandler(producer_ids, transactions.transactions, authorizer),
         },
     )
-    _install_log_handlers(dispatcher, replicas, authorizer)
+    _install_log_handlers(dispatcher, logs, replicas, authorizer)
     updates = UpdateSecurityHandler(fence, acls, users, known_quotas)
     _install_security_handlers(dispatcher, requests, updates, guarded, authenticate)
     _install_group_handlers(dispatcher, coordination, image, authorizer, acls)
-    _install_transaction_handlers(
-        dispatcher, transactions, coordination, image, topics, replicas, authorizer
-    )
+    _install_txns(dispatcher, transactions, coordination, image, topics, replicas, authorizer)
 
 
 def _install_log_handlers(
-    dispatcher: RequestDispatcher, replicas: ReplicaManager, authorizer: Authorizer
+    dispatcher: RequestDispatcher,
+    logs: LogManager,
+    replicas: ReplicaManager,
+    authorizer: Authorizer,
 ) -> None:
     dispatcher.install(
         {
+            ApiKey.ALTER_REPLICA_LOG_DIRS: AlterReplicaLogDirsHandler(logs.moves, authorizer),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, authorizer),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas, authorizer),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas, authorizer),
@@ -203,7 +204,7 @@ def _install_group_handlers(
     )
 
 
-def _install_transaction_handlers(
+def _install_txns(
     dispatcher: RequestDispatcher,
     coordination: TransactionCoordination,
     groups: GroupCoordination,

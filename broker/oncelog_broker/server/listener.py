@@ -12,19 +12,20 @@ what they accept, and connections that exist go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from oncelog_broker.replication.safeguards import SAFE, Safeguards
 from oncelog_broker.server.address_quotas import AddressQuotas
 from oncelog_broker.server.audit import Audit, AuditedPeer
-from oncelog_broker.server.connection import Dispatcher, ServerChannel
+from oncelog_broker.server.connection import Dispatcher, ProtocolMachine, ServerChannel
 from oncelog_broker.server.listener_security import OPEN, ListenerSecurity
 from oncelog_broker.server.newcomers import Newcomers, between_brokers, is_loopback
 from oncelog_broker.server.peer_identity import CERTIFICATE
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.safeguards import SAFE as SAFE_SECURITY
 from oncelog_broker.server.safeguards import SecuritySafeguards
+from oncelog_protocol.connection import ServerConnection
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.structured_logging import get_logger
@@ -84,9 +85,11 @@ class Listener:
         addresses: AddressQuotas | None = None,
         safeguards: Safeguards = SAFE,
         security_safeguards: SecuritySafeguards = SAFE_SECURITY,
+        speaks: Callable[[], ProtocolMachine] | None = None,
     ) -> None:
         """``internal``: brokers are served through it. A ``wall_clock`` is needed with TLS. All
-        listeners of a broker share ``addresses``, but those through which brokers are served."""
+        listeners of a broker share ``addresses``, but those through which brokers are served.
+        ``speaks`` makes the machine of a connection that speaks another protocol than ours."""
         self.name = name
         self.internal = internal
         self.dispatcher = dispatcher
@@ -99,6 +102,7 @@ class Listener:
         self.security = security
         self._audit = Audit() if audit is None else audit
         self._wall_clock = wall_clock
+        self._speaks = speaks
         self.identity = UNKNOWN
         """It answers here, once it is known: see ``serve``."""
         self.counters = ListenerCounters()
@@ -115,6 +119,17 @@ class Listener:
         self._logged: dict[str, tuple[float, int]] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+
+    def new_machine(self) -> ProtocolMachine:
+        """Return what speaks this listener's protocol, for one more connection."""
+        if self._speaks is not None:
+            return self._speaks()
+        return ServerConnection(
+            reuse=True,
+            identity=self.identity,
+            between_brokers=self.names_askers,
+            authenticates=bool(self.security.sasl),
+        )
 
     async def bind(self, host: str, port: int) -> None:
         """Take the address without accepting yet; ``port`` 0 takes a free one.

@@ -23,7 +23,9 @@ from oncelog_broker.server.peer_identity import ANONYMOUS, NOBODY_KNOWN, PeerIde
 from oncelog_protocol import limits
 from oncelog_protocol.identity import Introduction
 from oncelog_protocol.messages.base import Request
+from oncelog_protocol.records.batch import MAGIC
 from oncelog_protocol.sasl.server_authentication import ServerAuthentication
+from oncelog_protocol.types import TopicPartition
 
 Buffer = bytes | bytearray | memoryview
 
@@ -59,10 +61,15 @@ class ConnectionState:
     authentication: ServerAuthentication | None = None
     """It is the exchange by which the peer authenticates, owned by its handler; None: none is under
     way."""
+    named_mechanism: str = ""
+    """A client of Kafka names the mechanism of its exchange before it begins; "": it has not."""
     users_version: int = -1
     """Users had this version when the exchange began."""
     ends: bool = False
     """The connection ends with the next answer."""
+    software: tuple[str, str] = ("", "")
+    """The peer has said that it runs on this client, by name and version; clients of Kafka say it
+    (KIP-511)."""
     encrypted: bool = False
     """Whether the connection speaks TLS."""
     closed: bool = False
@@ -72,6 +79,10 @@ class ConnectionState:
 
     held_until: float = 0.0
     """Until then, in the loop's time, the peer is to wait: a quota is exceeded. 0.0: it is not."""
+
+    def names_software(self, name: str, version: str) -> None:
+        """Note which client the peer says that it runs on."""
+        self.software = name, version
 
     def hold(self, until: float) -> None:
         """Hold the connection until ``until`` at least, in the loop's time."""
@@ -96,6 +107,10 @@ class ConnectionState:
         says who it is, and the certificate only for how long."""
         self.known = replace(known, principal=ANONYMOUS) if self.must_authenticate else known
 
+    def names(self, mechanism: str) -> None:
+        """Note the mechanism of the exchange that is to begin."""
+        self.named_mechanism = mechanism
+
     def authenticates(self, authentication: ServerAuthentication, users_version: int) -> None:
         """Keep the exchange that is under way, begun when users had this version."""
         self.authentication = authentication
@@ -108,6 +123,7 @@ class ConnectionState:
         )
         self.must_authenticate = False
         self.authentication = None
+        self.named_mechanism = ""
 
     def end(self) -> None:
         """Have the connection end with the next answer."""
@@ -140,6 +156,13 @@ class RequestContext:
     connection: ConnectionState
     introduction: Introduction = NOBODY
     """The peer said this of itself and of us in the first exchange."""
+    magic: int = MAGIC
+    """Batches that come in by this listener are of this format."""
+    by_number: bool = False
+    """The asker is a client of Kafka from before KIP-890: its transactions end by number."""
+    record_errors: dict[TopicPartition, Sequence[int]] | None = None
+    """Produce notes here which records of a batch were refused, by number from 0, before it
+    answers (KIP-467); None: the asker does not take that."""
 
     @property
     def is_broker(self) -> bool:

@@ -18,7 +18,7 @@ from oncelog_broker.server.audit import Audit, AuditedPeer
 from oncelog_broker.server.audited_changes import ChangeRecorder
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, Authorizer
 from oncelog_broker.server.client_quotas import NO_QUOTAS, Quotas
-from oncelog_broker.server.connection import ResponseSlot
+from oncelog_broker.server.connection import Answering
 from oncelog_broker.server.request import AsyncHandler, Handler, RequestContext
 from oncelog_broker.server.request_stats import RequestStats
 from oncelog_protocol.connection import IncomingRequest
@@ -116,7 +116,7 @@ class RequestDispatcher:
         return frozenset(self._handlers) | frozenset(self._async_handlers)
 
     def dispatch(
-        self, context: RequestContext, incoming: IncomingRequest, respond: ResponseSlot
+        self, context: RequestContext, incoming: IncomingRequest, respond: Answering
     ) -> None:
         """Serve one request.
 
@@ -179,7 +179,7 @@ class RequestDispatcher:
         handler: AsyncHandler,
         context: RequestContext,
         request: Request,
-        respond: ResponseSlot,
+        respond: Answering,
     ) -> None:
         try:
             response = await handler.handle_async(context, request)
@@ -189,7 +189,7 @@ class RequestDispatcher:
             respond(response)
 
     def _failed(
-        self, context: RequestContext, request: Request, respond: ResponseSlot, exc: Exception
+        self, context: RequestContext, request: Request, respond: Answering, exc: Exception
     ) -> None:
         if isinstance(exc, ClusterAuthorizationFailedError | NotControllerError):
             self._note_false_broker(context, request, exc)
@@ -230,7 +230,7 @@ class RequestDispatcher:
             self._audit.denied(peer, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, reason)
 
     @staticmethod
-    def _unsupported(incoming: IncomingRequest, respond: ResponseSlot) -> None:
+    def _unsupported(incoming: IncomingRequest, respond: Answering) -> None:
         """Name what is spoken here; the connection ends, as what follows may not be understood."""
         logger.debug(
             "request_not_spoken", api_key=incoming.api_key, api_version=incoming.api_version

@@ -30,8 +30,19 @@ from oncelog_protocol.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownMemberIdError,
 )
-from oncelog_protocol.messages import acls, admin, quotas, replication, transactions, users
+from oncelog_protocol.messages import (
+    acls,
+    admin,
+    broker_reports,
+    moves,
+    quotas,
+    replication,
+    transactions,
+    users,
+)
+from oncelog_protocol.messages.balance import BalanceRequest
 from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.messages.broker_states import AlterBrokerStatesRequest
 from oncelog_protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -95,6 +106,13 @@ OF_TOPICS: dict[ApiKey, tuple[Request, Request, Any]] = {
 
 OF_CLUSTER: dict[ApiKey, tuple[str, Request]] = {
     ApiKey.ELECT_LEADERS: ("ALTER", admin.ElectLeadersRequest(False, None)),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
+        "ALTER",
+        moves.AlterPartitionReassignmentsRequest([moves.ReassignedPartition("t", 0, [1])]),
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ("DESCRIBE", moves.ListPartitionReassignmentsRequest()),
+    ApiKey.BALANCE: ("DESCRIBE", BalanceRequest("balance")),
+    ApiKey.ALTER_BROKER_STATES: ("ALTER", AlterBrokerStatesRequest(1, "draining")),
     ApiKey.DESCRIBE_ACLS: ("DESCRIBE", acls.DescribeAclsRequest(AclBindingFilter())),
     ApiKey.CREATE_ACLS: ("ALTER", acls.CreateAclsRequest([])),
     ApiKey.DELETE_ACLS: ("ALTER", acls.DeleteAclsRequest([])),
@@ -116,6 +134,10 @@ OF_BROKERS: dict[ApiKey, tuple[Request, Any]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: (
         transactions.AllocateProducerIdsRequest(1, 2),
         transactions.AllocateProducerIdsResponse(0, 1000, 1000),
+    ),
+    ApiKey.BROKER_REPORT: (
+        broker_reports.BrokerReportRequest(1, 2, 1, -1, True),
+        broker_reports.BrokerReportResponse(0),
     ),
 }
 
@@ -281,6 +303,7 @@ async def test_the_cluster_is_asked_for_who_may_touch_it(api: ApiKey) -> None:
             with pytest.raises(ClusterAuthorizationFailedError):
                 await handler.handle_async(make_context(), request)
     assert (controller.requests, controller.internal) == ([request], [False])
+    assert controller.askers == [make_context().principal]
 
 
 @pytest.mark.parametrize("api", OF_BROKERS, ids=lambda api: api.name)

@@ -39,7 +39,9 @@ class Controller:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def handle(self, request: Any, *, internal: bool = False) -> AlterPartitionResponse:
+    async def handle(
+        self, request: Any, *, internal: bool = False, asker: str = ""
+    ) -> AlterPartitionResponse:
         self.requests.append(request)
         await self.gate.wait()
         if self.error_code:
@@ -187,4 +189,18 @@ async def test_a_controller_whose_address_leads_astray_is_asked_again() -> None:
         await asked
         assert len(right.requests) == 1
         channel.close()
+    await tasks.close()
+
+
+async def test_one_attempt_is_not_followed_by_another() -> None:
+    image, local, tasks = MetadataImage("c"), Controller(), Tasks("test")
+    channel, _ = make(image, local, tasks)
+    request = AlterPartitionRequest(1, 77, [item(0, 1)])
+    with pytest.raises(NotControllerError):
+        await channel.call_once(request, timeout_s=5)
+    image.note_controller(1, 1, [])
+    local.error_code = NotControllerError.code
+    response = await channel.call_once(request, timeout_s=5)
+    assert response.error_code == NotControllerError.code
+    assert len(local.requests) == 1
     await tasks.close()

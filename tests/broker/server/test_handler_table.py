@@ -6,6 +6,7 @@ from pathlib import Path
 
 from oncelog_broker.server.handler_table import install_handlers
 from oncelog_broker.server.handlers.alter_users import GuardedUsers
+from oncelog_broker.server.handlers.controller_requests import ControllerRequests
 from oncelog_protocol.registry import REQUESTS
 from support.cluster import Cluster
 
@@ -25,7 +26,7 @@ async def test_no_api_is_left_out(tmp_path: Path) -> None:
         image=broker.image,
         events=broker.events,
         fence=broker.fence,
-        controller=broker.runner,
+        requests=ControllerRequests(broker.runner, broker.authorizer),
         creation=None,
         topics=broker.topics,
         coordination=broker.coordination,

@@ -288,7 +288,7 @@ async def test_a_claim_takes_no_memory_and_its_deadline_holds_after_the_handshak
     (channel,) = server.listener.connections
     peer.send(PREFIX.pack(wire.FRAME_BYTES_MAX - 4, 100) + b"x")
     await eventually(lambda: channel.held_bytes())
-    assert channel.machine._reader.buffer_bytes <= 128 * 1024
+    assert channel.machine.buffer_bytes <= 128 * 1024
     assert await peer.closed_within(2.0)
     await peer.close()
 
