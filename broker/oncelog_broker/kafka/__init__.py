@@ -1,0 +1,1 @@
+"""This room speaks Kafka's protocol to clients of Kafka."""
