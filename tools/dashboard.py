@@ -171,6 +171,18 @@ ROWS: dict[str, list[Panel]] = {
             "Not at preferred leader", ("sum(oncelog_preferred_replica_imbalance)", "partitions")
         ),
         graph(
+            "Moves of partitions",
+            ("sum(oncelog_reassigning_partitions)", "move"),
+            ("sum(oncelog_moves_queued)", "wait for their turn"),
+            ("sum(oncelog_moves_stalled)", "held up"),
+        ),
+        graph(
+            "Replicas far behind",
+            (rate("catch_up_bytes_total", "broker, direction"), "{{direction}} {{broker}}"),
+            (own("catch_up_pace_bytes"), "pace {{direction}} {{broker}}"),
+            unit="Bps",
+        ),
+        graph(
             "Replicas out of service, rot",
             (own("failed_replicas"), "out of service {{broker}}"),
             (own("damaged_logs"), "damaged {{broker}}"),
