@@ -19,15 +19,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from oncelog_broker.clock_watch import ClockWatch
 from oncelog_broker.config import BrokerConfig, ConfigError
-from oncelog_broker.controller_settings import ControllerSettings, controller_config, keeps_users
+from oncelog_broker.controller_settings import (
+    ControllerSettings,
+    controller_config,
+    keeps_users,
+    wanted_features,
+)
 from oncelog_broker.coordinator.safeguards import SAFE as SAFE_COORDINATORS
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.listening import spoken, take_address
 from oncelog_broker.live_config import LiveConfig
 from oncelog_broker.log.checkpoint import SESSION
 from oncelog_broker.log.log_dir import LogDir, LogDirError
@@ -44,6 +50,7 @@ from oncelog_broker.server.address_quotas import AddressQuotas
 from oncelog_broker.server.audit import Audit
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.broker_calls import BrokerCalls
+from oncelog_broker.server.broker_reporter import BrokerReporter
 from oncelog_broker.server.client_quotas import ClientQuotas
 from oncelog_broker.server.controller_channel import BrokerConnector, ControllerChannel, IsrChannel
 from oncelog_broker.server.controller_fence import ControllerFence
@@ -53,6 +60,7 @@ from oncelog_broker.server.group_coordination import GroupCoordination
 from oncelog_broker.server.handler_table import install_handlers
 from oncelog_broker.server.handlers.alter_users import GuardedUsers
 from oncelog_broker.server.handlers.authenticate import AuthenticateHandler
+from oncelog_broker.server.handlers.controller_requests import ControllerRequests
 from oncelog_broker.server.internal_topics import InternalTopics, group_topic, transaction_topic
 from oncelog_broker.server.known_quotas import KnownQuotas
 from oncelog_broker.server.listener import Listener
@@ -71,7 +79,7 @@ from oncelog_controller.broker_lifecycle import BrokerLifecycle, DuplicateBroker
 from oncelog_controller.campaign import elected_in
 from oncelog_controller.clock_exchange import ClockExchange
 from oncelog_controller.existence import is_deleted
-from oncelog_controller.features import UnknownFeatureError
+from oncelog_controller.features import KAFKA_BATCHES, UnknownFeatureError
 from oncelog_controller.life import ask_life
 from oncelog_controller.loader import load_security, load_users
 from oncelog_controller.runner import ControllerRunner
@@ -123,12 +131,15 @@ class Broker:
     """It is one broker. Call ``start`` once and ``stop`` once; many may live in one process.
 
     :param metadata_store: not started yet; the broker starts and closes it.
+    :param wants: features of the cluster that this broker wants in use (``features``).
     """
 
     tokens: TokenJudge | None = None
     """It judges tokens, from the start on, where a listener takes them."""
     _http_port: int | None = None
     """Its metrics and probes are served at this port."""
+    lifecycle: BrokerLifecycle | None = None
+    _stopping = False
 
     def __init__(
         self,
@@ -143,8 +154,10 @@ class Broker:
         controller_safeguards: ControllerSafeguards = SAFE_CONTROLLER,
         coordinator_safeguards: CoordinatorSafeguards = SAFE_COORDINATORS,
         security_safeguards: SecuritySafeguards = SAFE_SECURITY,
+        wants: Collection[str] = (),
     ) -> None:
         self.config = config
+        self._wants = wanted_features(config, wants)
         self.live = LiveConfig(config)  # the settings in force
         self.live.on_change.append(self._settings_changed)
         self.broker_id = config.broker_id
@@ -154,12 +167,10 @@ class Broker:
         self.failed.add_done_callback(_retrieve)
         self.phase = BrokerPhase.NEW  # how far it has come
         self.files = files
-        self._safeguards = safeguards
-        self._security_safeguards = security_safeguards
-        loop = asyncio.get_running_loop()
-        self.clock = safeguards.log.clock(clock, loop.time, self._clock_leapt)
-        self._entropy = entropy
-        self._store = metadata_store
+        self._safeguards, self._security_safeguards = safeguards, security_safeguards
+        time = self.failed.get_loop().time
+        self.clock = safeguards.log.clock(clock, time, lambda ms: self.clock_watch.leapt(ms))
+        self._entropy, self._store = entropy, metadata_store
         self.audit = Audit()
         self.acls = AclAuthorizer(config.super_users, security_safeguards, audit=self.audit)
         self.authorizer = self._deciding() if authorizer is None else authorizer
@@ -188,8 +199,6 @@ class Broker:
         self._giving_way = self._make_giving_way()
         self.coordination = self._make_coordination(coordinator_safeguards)
         self.transactions = self._make_transactions(coordinator_safeguards)
-        self.lifecycle: BrokerLifecycle | None = None
-        self._stopping = False
 
     def _deciding(self) -> Authorizer:
         return self.acls if self.config.authorizer == "acl" else AllowAllAuthorizer()
@@ -278,6 +287,20 @@ class Broker:
             on_failure=self._task_failed,
             on_broken_replica=self._report_storage_failure,
             is_known=lambda tp: self.image.partition(tp) is not None,
+        )
+
+    @cached_property
+    def _reporter(self) -> BrokerReporter:
+        return BrokerReporter(
+            self.broker_id,
+            files=self.files,
+            logs=self.logs,
+            replicas=self.replicas,
+            image=self.image,
+            epoch=self.fence,
+            controller=self._admin_controller,
+            interval_ms=lambda: self.live.current.broker_report_interval_ms,
+            warm=lambda: sorted((*self.coordination.gateway.warm, *self.transactions.gateway.warm)),
         )
 
     def _make_internal_topics(self) -> InternalTopics:
@@ -391,7 +414,7 @@ class Broker:
         self.phase = BrokerPhase.LOADING
         await self._load_logs()
         await self.replicas.start()
-        self._install_handlers()
+        self._install_handlers(lifecycle)
         await self._learn_security()
         for name in self.config.broker_listeners:
             await self.listeners[name].serve(self.identity)
@@ -405,6 +428,7 @@ class Broker:
             self.tasks.spawn("tls files", self.tls_watch.run())
         self.tasks.spawn("first block of producer ids", self.producer_ids.stock())
         self.tasks.spawn("giving way", self._giving_way.run())
+        self.tasks.spawn("reports", self._reporter.run())
         if keeps_users(self.config):
             self.tasks.spawn("security watch", self.security_watch.run())
         self.dispatcher.serve_clients()
@@ -422,29 +446,24 @@ class Broker:
     async def _bind(self) -> None:
         for index, wanted in enumerate(self.config.listeners):
             internal = wanted.name in self.config.broker_listeners
+            security = listener_security(self.config, wanted.name, self._wall_clock)
+            dispatcher, speaks = spoken(wanted.protocol, self, security.sasl)
             listener = Listener(
                 wanted.name,
                 internal=internal,
-                dispatcher=self.dispatcher,
+                dispatcher=dispatcher,
+                speaks=speaks,
                 limits=self.live.connections,
                 pool=self.pool,
-                security=listener_security(self.config, wanted.name, self._wall_clock),
+                security=security,
                 audit=self.audit,
                 wall_clock=self._wall_clock,
                 addresses=None if internal else self.address_quotas,
                 safeguards=self._safeguards,
                 security_safeguards=self._security_safeguards,
             )
-            try:
-                await listener.bind(wanted.host, wanted.port)
-            except OSError as exc:
-                raise ConfigError(
-                    f"listeners.{index}",
-                    f"cannot listen on {wanted.host}:{wanted.port} ({exc.strerror or exc})",
-                    "Free the port or choose another; 0 takes a free one",
-                ) from exc
-            self.listeners[wanted.name] = listener
-            self.addresses[wanted.name] = listener.address
+            await take_address(listener, wanted, index)
+            self.listeners[wanted.name], self.addresses[wanted.name] = listener, listener.address
 
     async def _load_logs(self) -> None:
         try:
@@ -509,6 +528,7 @@ class Broker:
             listeners=advertised_listeners(self.config, self.addresses),
             rack=self.config.rack,
             http=advertised_http(self.config, self._http_port),
+            wants=self._wants,
             cluster_id_hint=known_cluster_id(self.files, self.config) or self._entropy.uuid(),
             previous_session=self._previous_session(),
             remember_session=self._remember_session,
@@ -530,12 +550,11 @@ class Broker:
             problem, _, remedy = str(exc).partition("; ")
             raise ConfigError("", problem, _sentence(remedy)) from exc
 
-    def _install_handlers(self) -> None:
-        creation = None
+    def _install_handlers(self, lifecycle: BrokerLifecycle) -> None:
+        creation, admin = None, self._admin_controller
         if self.config.auto_create_topics_enable:
-            creation = TopicCreation(
-                self._admin_controller, self.tasks, self.authorizer, self.audit
-            )
+            creation = TopicCreation(admin, self.tasks, self.authorizer, self.audit)
+        quota = MutationQuota(self.quotas, self.image, lambda: self.live.current.num_partitions)
         install_handlers(
             self.dispatcher,
             broker_id=self.broker_id,
@@ -546,7 +565,7 @@ class Broker:
             image=self.image,
             events=self.events,
             fence=self.fence,
-            controller=self.runner,
+            requests=ControllerRequests(self.runner, self.authorizer, quota, admin),
             creation=creation,
             topics=self.topics,
             coordination=self.coordination,
@@ -561,9 +580,7 @@ class Broker:
             known_quotas=self.known_quotas,
             guarded=GuardedUsers(self.config.super_users, self.config.broker_principal),
             quotas=self.quotas,
-            mutations=MutationQuota(
-                self.quotas, self.image, lambda: self.live.current.num_partitions
-            ),
+            takes_kafka=partial(lifecycle.uses, KAFKA_BATCHES),
             authenticate=self.make_authenticate_handler(),
             safeguards=self._security_safeguards,
         )
@@ -623,21 +640,17 @@ class Broker:
             self.clock_watch.hurry()
 
     def _claim_data(self, losses: Mapping[str, int]) -> DataClaim:
-        self.logs.continuity.heard(losses)
-        kept = self.logs.continuity.claim()
-        listed = tuple(
-            KeptPartitions(each.since, each.until, each.partitions)
-            for each in self.logs.continuity.listed
-        )
+        continuity = self.logs.continuity
+        continuity.heard(losses)
+        kept = continuity.claim()
+        listed = tuple(KeptPartitions(k.since, k.until, k.partitions) for k in continuity.listed)
         return DataClaim(kept.since, kept.until, DataLoss(kept.loss.value), listed)
-
-    def _clock_leapt(self, ahead_ms: int) -> None:
-        self.clock_watch.leapt(ahead_ms)
 
     def _settings_changed(self) -> None:
         self.pool.resize(self.live.current.queued_max_bytes)
         self.logs.settings_changed()
         self.replicas.settings_changed()
+        self._reporter.hurry()
 
     def _previous_session(self) -> int | None:
         path = f"{self.config.log_dirs[0]}/{SESSION_FILE}"
@@ -700,6 +713,7 @@ class Broker:
             return
         self._stopping = True
         self.phase = BrokerPhase.STOPPING
+        self._reporter.stop()
         if clean and self.config.controlled_shutdown_enable:
             await self._step("controlled shutdown", self._controlled_shutdown())
         await self._step("resigning", self.runner.stop(), timeout_s=STORE_STEP_S)

@@ -52,6 +52,8 @@ def replica_config(config: BrokerConfig) -> ReplicaConfig:
         replica_fetch_min_bytes=config.replica_fetch_min_bytes,
         replica_fetch_max_bytes=config.replica_fetch_max_bytes,
         replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
+        replica_catch_up_min_bytes_per_second=config.replica_catch_up_min_bytes_per_second,
+        replica_catch_up_max_bytes_per_second=config.replica_catch_up_max_bytes_per_second,
     )
 
 

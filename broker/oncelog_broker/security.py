@@ -21,8 +21,9 @@ from oncelog_protocol.sasl.scram_messages import NONCE_BYTES
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.certificates import principal_of
 from oncelog_runtime.clock import WallClock
-from oncelog_runtime.dialer import PLAIN, AuthenticatingDialer, Dialer, TlsDialer
+from oncelog_runtime.dialer import AuthenticatingDialer, Dialer, PlainDialer, TlsDialer
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.host_names import HostNames
 from oncelog_runtime.secret_files import SecretFileError, check_private, read_secret
 from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.threads import Threads
@@ -117,7 +118,7 @@ def inter_broker_dialer(config: BrokerConfig, clock: WallClock, entropy: Entropy
 
 def _tls_dialer(config: BrokerConfig, listener: ListenerConfig, clock: WallClock) -> Dialer:
     if listener.tls_certificate_file is None:
-        return PLAIN
+        return PlainDialer(HostNames())
 
     if listener.tls_client_auth != "required":
         # The broker that is called is known by the name that is dialled alone.
@@ -138,7 +139,7 @@ def _made(
     is_meant: Callable[[Mapping[str, Any], int], bool] | None,
 ) -> Dialer:
     try:
-        return TlsDialer(ClientTls(_files(listener, "1.3"), clock), is_meant)
+        return TlsDialer(ClientTls(_files(listener, "1.3"), clock), is_meant, names=HostNames())
     except (TlsFilesError, SecretFileError) as error:
         raise _mistake(config, listener.name, error) from error
 

@@ -9,7 +9,9 @@ from oncelog_broker.controller_settings import (
     ControllerSettings,
     controller_config,
     keeps_users,
+    wanted_features,
 )
+from oncelog_controller.features import KAFKA_BATCHES, TRANSACTIONS_BY_NUMBER
 from oncelog_protocol.errors import InvalidConfigError
 from oncelog_protocol.messages.admin import ConfigEntry
 
@@ -56,3 +58,12 @@ def test_alterations_are_checked_by_the_model() -> None:
     assert settings.altered(-1, {}, [ConfigEntry("log.level", "debug")]) == {"log_level": "debug"}
     with pytest.raises(InvalidConfigError):
         settings.altered(-1, {}, [ConfigEntry("log.level", "loud")])
+
+
+def test_who_has_a_listener_for_clients_of_kafka_wants_their_batches() -> None:
+    assert wanted_features(CONFIG, ["moves"]) == ("moves",)
+    listeners = [*CONFIG.listeners, ListenerConfig(name="kafka", protocol="kafka")]
+    with_kafka = CONFIG.model_copy(update={"listeners": listeners})
+    assert wanted_features(with_kafka, []) == (KAFKA_BATCHES, TRANSACTIONS_BY_NUMBER)
+    without = with_kafka.model_copy(update={"transaction_by_number_enable": False})
+    assert wanted_features(without, ["moves"]) == ("moves", KAFKA_BATCHES)

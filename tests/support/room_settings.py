@@ -45,5 +45,6 @@ def connection_settings(**given: Any) -> ConnectionLimits:
 
 
 def controller_settings(**given: Any) -> ControllerConfig:
-    found = replace(controller_config(TOLD_NOTHING), topic_defaults={})
+    """The controller moves nothing by itself, unless a test says so."""
+    found = replace(controller_config(TOLD_NOTHING), topic_defaults={}, balance_mode="off")
     return replace(found, **given)

@@ -108,6 +108,15 @@ def _of_listeners(values: Mapping[str, Any]) -> Iterator[Problem]:
             ["listeners"],
         )
     second = values["inter_broker_listener_second"]
+    for listener in listeners:
+        between = listener["name"] in (values["inter_broker_listener"], second)
+        if between and listener["protocol"] != "oncelog":
+            yield Problem(
+                "inter_broker_listener",
+                f"{listener['name']!r} speaks the protocol of {listener['protocol'].capitalize()}",
+                'Name a listener with protocol = "oncelog"',
+                ["listeners"],
+            )
     if second is not None and (second not in names or second == values["inter_broker_listener"]):
         yield Problem(
             "inter_broker_listener_second",

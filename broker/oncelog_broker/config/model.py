@@ -40,6 +40,9 @@ class ListenerConfig(BaseModel):
     required."""
     port: int = Field(default=0, ge=0, le=65535)
     """The broker listens on this port; 0 takes a free one."""
+    protocol: Literal["oncelog", "kafka"] = "oncelog"
+    """Clients of this listener speak the protocol of Oncelog, or that of Kafka. Brokers speak their
+    own with each other."""
     advertised_host: str | None = None
     """Peers find the listener under this name or address. Default: host."""
     advertised_port: int | None = Field(default=None, ge=1, le=65535)
@@ -237,6 +240,39 @@ class BrokerConfig(BaseModel):
     leader_imbalance_check_interval_ms: ClusterWide[int] = Field(default=10_000, ge=50)
     """The controller looks this often for brokers without the leaderships for which they are
     preferred."""
+    broker_report_interval_ms: ClusterWide[int] = Field(default=10_000, ge=100)
+    """A broker tells the controller this often how full its disks are and how large its replicas;
+    every second, if that is more often, while a partition moves of which it has one."""
+    move_concurrent_per_broker: ClusterWide[int] = Field(default=2, ge=1, le=10_000)
+    """While partitions move, so many replicas are added on one broker at a time; the other moves
+    wait."""
+    move_concurrent_max: ClusterWide[int] = Field(default=50, ge=1, le=100_000)
+    """While partitions move, so many replicas are added at a time in the whole cluster."""
+    move_stall_timeout_ms: ClusterWide[int] = Field(default=600_000, ge=1_000)
+    """A move that is held up for so long is reported as stalled, and gives its place to others."""
+    coordinator_preload_timeout_ms: ClusterWide[int] = Field(default=10_000, ge=0)
+    """When a partition of `__consumer_offsets` or `__transaction_state` gets another leader because
+    it moves, because its preferred replica is back, or because its leader drains, the next leader
+    reads it before. It is waited for so long at most. 0: not at all."""
+    balance_tolerance_percent: ClusterWide[int] = Field(default=10, ge=0, le=100)
+    """A plan that balances the cluster leaves brokers alone whose bytes, and what is written to
+    them, are so near to the mean."""
+    balance_disk_high_percent: ClusterWide[int] = Field(default=80, ge=1, le=100)
+    """No plan fills the disks of a broker further than that, and one that balances the cluster
+    takes replicas off a broker whose disks are fuller."""
+    balance_mode: ClusterWide[Literal["on_join", "continuous", "off"]] = "on_join"
+    """When the controller has replicas moved that nobody has asked it to move. "on_join": once for
+    a broker that was added, if it has less than half of what others have. "continuous": also
+    whenever brokers are not alike, looked at twice. "off": never. A broker that is decommissioned
+    loses its replicas in each mode."""
+    balance_interval_ms: ClusterWide[int] = Field(default=300_000, ge=100)
+    """With balance_mode "continuous" the controller looks this often how alike brokers are."""
+    balance_settle_ms: ClusterWide[int] = Field(default=300_000, ge=0)
+    """A broker is used by balance_mode when it has been there for so long; nothing is balanced
+    while one with replicas has been gone for less."""
+    balance_dead_after_ms: ClusterWide[int] = Field(default=0, ge=0)
+    """The replicas of a broker that has been gone for so long are placed on others, unless
+    balance_mode is "off"; 0: never."""
 
     # ---- Replication
     replica_lag_time_max_ms: Dynamic[int] = Field(default=10_000, ge=50)
@@ -253,6 +289,12 @@ class BrokerConfig(BaseModel):
         default=4 * 1024 * 1024, ge=1024, le=limits.FETCH_BYTES_MAX
     )
     """One response to a follower has at most so many bytes of one partition."""
+    replica_catch_up_min_bytes_per_second: Dynamic[int] = Field(default=4 * 1024 * 1024, ge=65_536)
+    """Replicas of this broker that are far behind fetch at least so much, all together; those that
+    are far behind leaders here are sent at least so much."""
+    replica_catch_up_max_bytes_per_second: Dynamic[int] = Field(default=0, ge=0)
+    """They get at most so much; 0 means as much as the broker can do beside its other work.
+    Replicas that are in sync, or nearly, are never held back."""
 
     # ---- Groups
     group_min_session_timeout_ms: ClusterWide[int] = Field(default=1_000, ge=1)
@@ -297,6 +339,10 @@ class BrokerConfig(BaseModel):
     reading the topic, which compaction keeps small."""
     transaction_max_timeout_ms: ClusterWide[int] = Field(default=900_000, ge=1)
     """A producer may ask for no longer time, after which its open transaction is aborted."""
+    transaction_by_number_enable: bool = True
+    """If true, clients of Kafka from before KIP-890 may have transactions, where a listener speaks
+    Kafka. Their epoch stays from one to the next, which guards them less well against what comes
+    late. If false, they are refused when they begin."""
     transactional_id_expiration_ms: ClusterWide[int] = Field(default=604_800_000, ge=1)
     """A transactional id without an open transaction is kept so long after it was used last."""
 

@@ -60,6 +60,9 @@ class BrokerMetrics:
         broker = self._broker
         rack = broker.config.rack or ""
         page.add(c.BROKER_INFO, 1, self._release, broker.image.cluster_id, rack)
+        told = broker.image.brokers.get(broker.config.broker_id)
+        if told is not None:
+            page.add(c.BROKER_STATE, 1, told.state)
         page.add(c.BROKER_PHASE, 1, broker.phase.label)
         page.add(c.BROKER_READY, probes.ready(broker).ok)
         lifecycle = broker.lifecycle

@@ -59,6 +59,12 @@ BROKER_INFO = _gauge(
     *("version", "cluster_id", "rack"),
     kafka="kafka_server_app_info",
 )
+BROKER_STATE = _gauge(
+    "oncelog_broker_state",
+    "1 for the state of the broker's service as it was told last: active, draining, "
+    "decommissioning or decommissioned.",
+    "state",
+)
 BROKER_PHASE = _gauge(
     "oncelog_broker_phase",
     "1 for the phase that the broker is in: new, binding, connecting, loading, registering, "
@@ -260,6 +266,21 @@ REPLICATION_BYTES_OUT = _counter(
     "oncelog_replication_bytes_out_total",
     "Bytes of record batches sent to followers.",
     kafka="kafka_server_brokertopicmetrics_replicationbytesout_total",
+)
+
+CATCH_UP_BYTES = _counter(
+    "oncelog_catch_up_bytes_total",
+    "Bytes of record batches for replicas that are far behind: in, fetched from leaders; out, sent "
+    "to followers.",
+    "direction",
+    kafka="kafka_server_brokertopicmetrics_reassignmentbytesin_total, "
+    "kafka_server_brokertopicmetrics_reassignmentbytesout_total",
+)
+CATCH_UP_PACE = _gauge(
+    "oncelog_catch_up_pace_bytes",
+    "Bytes a second that replicas far behind may have now, in and out, beside the other work of "
+    "the broker.",
+    "direction",
 )
 
 # ---- replication
@@ -472,6 +493,20 @@ CLUSTER_PARTITIONS = _gauge(
     "Partitions of all topics; 0 at brokers that are not controller.",
     kafka="kafka_controller_kafkacontroller_globalpartitioncount, redpanda_cluster_partitions",
 )
+REASSIGNING_PARTITIONS = _gauge(
+    "oncelog_reassigning_partitions",
+    "Partitions that move to other replicas; 0 at brokers that are not controller.",
+    kafka="kafka_server_replicamanager_reassigningpartitions",
+)
+QUEUED_MOVES = _gauge(
+    "oncelog_moves_queued",
+    "Partitions that are to move and wait for their turn; 0 at brokers that are not controller.",
+)
+STALLED_MOVES = _gauge(
+    "oncelog_moves_stalled",
+    "Partitions whose move was held up for move_stall_timeout_ms; 0 at brokers that are not "
+    "controller.",
+)
 LEADER_CHANGES = _counter(
     "oncelog_leader_changes_total",
     "Leaders that this broker, as controller, has replaced or taken away.",
@@ -571,7 +606,14 @@ TRANSACTION_ENDING = _gauge(
 
 CATALOGUE: Mapping[str, tuple[Metric, ...]] = {
     "Broker": (
-        *(BROKER_INFO, BROKER_PHASE, BROKER_READY, BROKER_REGISTRATIONS, STORE_CONNECTED),
+        *(
+            BROKER_INFO,
+            BROKER_STATE,
+            BROKER_PHASE,
+            BROKER_READY,
+            BROKER_REGISTRATIONS,
+            STORE_CONNECTED,
+        ),
         *(CLOCK_LEAPS, CLOCK_ERROR, TOKEN_KEYS, TOKEN_KEY_FAILURES),
         *(LOOP_LAG, LOOP_HELD, LOOP_HELD_SECONDS, AUDIT_LINES_LOST),
         *(TASKS, ASSERTIONS_FAILED, SCRAPE_ERRORS, SCRAPE_SECONDS),
@@ -586,7 +628,7 @@ CATALOGUE: Mapping[str, tuple[Metric, ...]] = {
     ),
     "Traffic": (
         *(TOPIC_BYTES_IN, TOPIC_MESSAGES_IN, TOPIC_BYTES_OUT),
-        *(REPLICATION_BYTES_IN, REPLICATION_BYTES_OUT),
+        *(REPLICATION_BYTES_IN, REPLICATION_BYTES_OUT, CATCH_UP_BYTES, CATCH_UP_PACE),
     ),
     "Replication": (
         *(PARTITIONS, LEADERS, UNDER_REPLICATED, UNDER_MIN_ISR, AT_MIN_ISR, FAILED_REPLICAS),
@@ -603,7 +645,8 @@ CATALOGUE: Mapping[str, tuple[Metric, ...]] = {
     ),
     "Controller": (
         *(ACTIVE_CONTROLLER, OFFLINE_PARTITIONS, IMBALANCED_PARTITIONS, CLUSTER_BROKERS),
-        *(MISSING_BROKERS, CLUSTER_TOPICS, CLUSTER_PARTITIONS),
+        *(MISSING_BROKERS, CLUSTER_TOPICS, CLUSTER_PARTITIONS, REASSIGNING_PARTITIONS),
+        *(QUEUED_MOVES, STALLED_MOVES),
         *(LEADER_CHANGES, UNCLEAN_ELECTIONS, CONTROLLER_TERMS),
     ),
     "Coordinators": (COORDINATOR_PARTITIONS, COORDINATOR_PENDING),

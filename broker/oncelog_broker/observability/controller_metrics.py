@@ -19,10 +19,12 @@ async def collect_controller(broker: Broker, page: MetricsPage) -> None:
     page.add(c.LEADER_CHANGES, runner.stats.leader_changes)
     page.add(c.UNCLEAN_ELECTIONS, runner.stats.unclean_elections)
     page.add(c.CONTROLLER_TERMS, runner.stats.terms)
-    offline = imbalanced = partitions = topics = brokers = missing = 0
+    queued = stalled = 0
+    offline = imbalanced = partitions = topics = brokers = missing = moving = 0
     term = runner.term
     if term is not None:
-        cluster = term.machine.cluster
+        cluster, executor = term.machine.cluster, term.machine.executor
+        queued, stalled = executor.queued_count, executor.stalled_count
         assigned: set[int] = set()
         topics, brokers = len(cluster.topics), len(cluster.brokers)
         for name in sorted(cluster.topics):
@@ -33,11 +35,15 @@ async def collect_controller(broker: Broker, page: MetricsPage) -> None:
                 leader = partition.leader
                 offline += leader == NO_LEADER
                 imbalanced += leader not in (NO_LEADER, *partition.replicas[:1])
+                moving += bool(partition.placement.origin)
                 assigned.update(partition.replicas)
             await page.turn()
         missing = len(assigned - cluster.brokers.keys())
     page.add(c.OFFLINE_PARTITIONS, offline)
     page.add(c.IMBALANCED_PARTITIONS, imbalanced)
+    page.add(c.REASSIGNING_PARTITIONS, moving)
+    page.add(c.QUEUED_MOVES, queued)
+    page.add(c.STALLED_MOVES, stalled)
     page.add(c.CLUSTER_TOPICS, topics)
     page.add(c.CLUSTER_PARTITIONS, partitions)
     page.add(c.CLUSTER_BROKERS, brokers)

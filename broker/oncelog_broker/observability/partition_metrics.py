@@ -73,6 +73,10 @@ async def _traffic(broker: Broker, page: MetricsPage) -> None:
     total = traffic.total()
     page.add(c.REPLICATION_BYTES_IN, total.replicated_in)
     page.add(c.REPLICATION_BYTES_OUT, total.replicated_out)
+    paces = broker.replicas.paces
+    for direction, pace in (("in", paces.fetched), ("out", paces.sent)):
+        page.add(c.CATCH_UP_BYTES, pace.carried_bytes, direction)
+        page.add(c.CATCH_UP_PACE, int(pace.bytes_per_second), direction)
 
 
 def _values(partition: Partition) -> list[tuple[Metric, int]]:

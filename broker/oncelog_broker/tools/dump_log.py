@@ -103,6 +103,7 @@ def _batch_line(position: int, header: BatchHeader) -> Line:
         "records": header.record_count,
         "size_bytes": header.size_bytes,
         "leader_epoch": header.leader_epoch,
+        "magic": header.magic,
         "codec": codec_name(header),
         "timestamp_type": header.timestamp_type.name.lower(),
         "base_timestamp": header.base_timestamp,
@@ -189,6 +190,7 @@ def _marker_line(file: File, position: int, header: BatchHeader) -> Line:
         "producer_epoch": marker.producer_epoch,
         "coordinator_epoch": marker.coordinator_epoch,
         "first_offset": marker.first_offset,
+        "number": marker.number,
     }
 
 
@@ -229,6 +231,7 @@ def _producer_lines(data: bytes) -> Iterator[Line]:
             "seen_ms": entry.seen_ms,
             "txn_first_offset": entry.txn_first_offset,
             "marker_offset": entry.marker_offset,
+            "marker_number": entry.marker_number,
             "coordinator_epoch": entry.coordinator_epoch,
         }
 
