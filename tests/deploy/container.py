@@ -188,6 +188,7 @@ class Container:
             if place in self.read_only_volumes:
                 mounts.append(f"mount -o remount,bind,ro {root}{place}")
         mounts.append(f"mount --bind {self.network.hosts_file} {root}/etc/hosts")
+        mounts.append(f"mount --bind {self.network.resolver_file} {root}/etc/resolv.conf")
         if self.limits.read_only:
             mounts.append(f"mount -o remount,ro {root}")
         mounts.append(f"hostname {self.name}")

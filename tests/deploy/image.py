@@ -81,6 +81,7 @@ def base_image(root: Path) -> Image:
             shutil.copytree(source, target, symlinks=True)
         elif source.exists():
             shutil.copy(source, target)
+    (root / "etc/resolv.conf").touch()  # a container gets one of its own there
     path = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
     image = Image(root, environment={"PATH": path})
     _run(Instruction("RUN", {}, "ldconfig"), image)  # or a Python finds the system's libpython

@@ -2,7 +2,7 @@
 
 The bridge is in a namespace of its own, which stands for the host: nothing of the machine's network
 is touched. Names in the network are a hosts file, in the place of Docker's name server: a name is
-there as long as its container runs.
+there as long as its container runs. Who asks for another one asks a name server that never answers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ __all__ = ["Network", "why_not"]
 PREFIX = "oncelog-"
 SUBNET = "172.18.0"
 """The first that Compose takes for a network of its own."""
+NAME_SERVER = "192.0.2.53"
+"""It is an address for documentation (RFC 5737): packets to it are lost. Docker passes on what it
+does not know to the machine's name servers, and those may be out of reach."""
 PROGRAMS = ("chroot", "ip", "mount", "nsenter", "setpriv", "unshare")
 
 
@@ -50,6 +53,8 @@ class Network:
         self._prefix = f"{PREFIX}{os.getpid()}-{label}"
         self.host = f"{self._prefix}host"
         self.hosts_file = directory / "hosts"
+        self.resolver_file = directory / "resolv.conf"
+        self.resolver_file.write_text(f"nameserver {NAME_SERVER}\n", encoding="ascii")
         self._addresses: dict[str, str] = {}
         self._running: dict[str, str] = {}
         _sweep()

@@ -72,6 +72,7 @@ CASES = {
     "OncelogAtMinIsr": Case(gauge("oncelog_at_min_isr_partitions", 0, 1), 14, 16),
     "OncelogFailedReplicas": Case(gauge("oncelog_failed_replicas", 0, 2), 10, 12),
     "OncelogDamagedLogs": Case(gauge("oncelog_damaged_logs", 0, 1), 19, 21),
+    "OncelogMoveStalled": Case(gauge("oncelog_moves_stalled", 0, 1), 24, 26),
     "OncelogLogDirOffline": Case(gauge("oncelog_log_dir_online", 1, 0), 9, 10),
     "OncelogLogDirFull": Case(gauge("oncelog_log_dir_full", 0, 1), 9, 10),
     "OncelogDiskSpaceLow": Case(

@@ -24,6 +24,10 @@ from oncelog import Consumer, Producer
 from oncelog_broker.app import Broker
 from oncelog_broker.coordinator.led_shard import ShardState
 from oncelog_protocol.errors import StorageError
+from oncelog_protocol.messages.moves import (
+    AlterPartitionReassignmentsRequest,
+    ReassignedPartition,
+)
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.files import DiskSpace, File, SystemFiles
 from support.cluster import Cluster
@@ -119,6 +123,7 @@ SETTINGS: dict[str, Any] = {
     "transaction_state_log_num_partitions": 3,
     "group_initial_rebalance_delay_ms": 50,
     "auto_leader_rebalance_enable": False,
+    "move_stall_timeout_ms": 1000,
 }
 
 
@@ -189,6 +194,7 @@ async def disks_in_trouble(scene: Scene) -> None:
         log_dir.credit_bytes = 0
     assert (await produce(channel, "single", 0, [b"x"])).error_code == StorageError.code
     await scene.fires("OncelogLogDirFull", "OncelogDiskSpaceLow")
+    await move_without_room(scene, to=cluster.leader("single", 0))
     disk.full.clear()
     assert (await produce(channel, "single", 0, [b"x"])).error_code == 0
     disk.slow[str(scene.cluster.directory)] = 1.2
@@ -205,6 +211,19 @@ async def disks_in_trouble(scene: Scene) -> None:
     broken = next(each for each in broker.logs.dirs if each.logs)
     broken.fail("sync", OSError(errno.EIO, "Input/output error"))
     await scene.fires("OncelogDamagedLogs", "OncelogLogDirOffline", "OncelogFailedReplicas")
+
+
+async def move_without_room(scene: Scene, to: int) -> None:
+    """A partition is to move to a broker whose disks are full."""
+    cluster = scene.cluster
+    number = next(each for each in range(6) if cluster.leader("single", each) != to)
+    channel = await cluster.channel(cluster.leader("single", number))
+    assert (await produce(channel, "single", number, [b"x"])).error_code == 0
+    channel.close()
+    move = AlterPartitionReassignmentsRequest([ReassignedPartition("single", number, [to])])
+    answer = await cluster.call(cluster.controller.broker_id, move)
+    assert [item.error_code for item in answer.items] == [0]
+    await scene.fires("OncelogMoveStalled")
 
 
 async def process_in_trouble(scene: Scene) -> None:

@@ -26,6 +26,7 @@ async def test_a_busy_loop_is_seen(tmp_path: Path) -> None:
         samples = await seen.metrics()
         cluster_id = seen.cluster.brokers[1].image.cluster_id
         assert samples["oncelog_broker_info"] == {(cluster_id, "r1", release()): 1}
+        assert samples["oncelog_broker_state"] == {("active",): 1}
         assert samples["oncelog_broker_ready"][()] == 1
         assert samples["oncelog_tasks"]["replication",] >= 2
         assert 10 < samples["process_open_fds"][()] <= samples["process_max_fds"][()]

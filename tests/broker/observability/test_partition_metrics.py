@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oncelog import Admin, TopicPartition
 from oncelog_broker.observability import page
 from oncelog_broker.observability.exposition import Exposition
 from oncelog_broker.observability.page import SLICE_S
@@ -55,8 +56,33 @@ async def test_records_in_and_out_are_counted_by_topic(tmp_path: Path) -> None:
         at_follower = await seen.metrics(other)
         assert at_follower["oncelog_replication_bytes_in_total"][()] == size
         assert at_follower["oncelog_topic_messages_in_total"]["t",] == 0
+        for metrics in (at_leader, at_follower):
+            assert metrics["oncelog_catch_up_pace_bytes"]["in",] > 0
+            assert metrics["oncelog_catch_up_pace_bytes"]["out",] > 0
+            assert sum(metrics["oncelog_catch_up_bytes_total"].values()) == 0, "nobody was far"
         assert at_follower["oncelog_partition_log_end_offset"]["0", "t"] == 15
         assert ("0", "t") not in at_follower.get("oncelog_partition_high_watermark", {})
+
+
+async def test_what_a_new_replica_fetches_is_counted_at_both_ends(tmp_path: Path) -> None:
+    async with observed(tmp_path, 2) as seen:
+        await seen.cluster.create_topic("t")
+        leader = seen.cluster.leader("t")
+        other = 3 - leader
+        channel = await seen.cluster.channel(leader)
+        await produce(channel, "t", 0, [b"x" * 100] * 5)
+        channel.close()
+        size = (await seen.metrics(leader))["oncelog_partition_size_bytes"]["0", "t"]
+        async with Admin(seen.cluster.bootstrap) as admin:
+            outcomes = await admin.alter_partition_reassignments(
+                {TopicPartition("t", 0): [leader, other]}, allow_replication_factor_change=True
+            )
+            outcomes.raise_for_errors()
+        in_sync = seen.cluster.brokers[leader].replicas.partition(TopicPartition("t", 0))
+        await eventually(lambda: len(in_sync.isr) == 2)
+        at_leader, at_other = await seen.metrics(leader), await seen.metrics(other)
+        assert at_leader["oncelog_catch_up_bytes_total"]["out",] == size
+        assert at_other["oncelog_catch_up_bytes_total"]["in",] == size
 
 
 async def test_what_replication_says_when_a_broker_is_lost_and_comes_back(tmp_path: Path) -> None:
@@ -79,7 +105,9 @@ async def test_what_replication_says_when_a_broker_is_lost_and_comes_back(tmp_pa
             "at_min_isr": 0,
             "leader": 7,
         }, "three of three are needed by 'under'; a single replica is not 'at min ISR'"
-        lost = next(b for b in cluster.brokers if b != cluster.leader("alone"))
+        # A controller takes its count of leader changes with it.
+        stay = {cluster.leader("alone"), cluster.controller.broker_id}
+        lost = next(b for b in cluster.brokers if b not in stay)
         await cluster.stop_broker(lost)
 
         def led() -> bool:

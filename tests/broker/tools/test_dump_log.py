@@ -9,6 +9,8 @@ import pytest
 
 from oncelog_broker.log import checkpoint
 from oncelog_broker.tools.dump_log import Line, dump_file, main
+from oncelog_protocol.records.batch import KAFKA_MAGIC
+from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
 from oncelog_runtime.files import SystemFiles
 from support.logs import NOW_MS, TP, batch, make_log, make_log_dir, sync, topic_config
@@ -60,6 +62,28 @@ def test_records(directory: Path) -> None:
     assert lines[3]["timestamp"] == NOW_MS + 5
 
 
+def test_kafkas_batches(tmp_path: Path) -> None:
+    files = SystemFiles()
+    log = make_log(files, topic_config(), log_dir=make_log_dir(files, str(tmp_path)))
+    kafkas = encode_batch(
+        [b"v", None],
+        keys=[b"k", None],
+        timestamps=NOW_MS,
+        headers=[[("h", b"1")], None],
+        codec=Codec.SNAPPY,
+        magic=KAFKA_MAGIC,
+    )
+    log.append_as_leader(memoryview(kafkas), 1, magic=KAFKA_MAGIC)
+    log.append_as_leader(batch(b"ours"), 1)
+    log.close()
+    lines = dump(segment(Path(log.directory)), records=True)
+    batches = [line for line in lines if line["kind"] == "batch"]
+    assert [(line["magic"], line["codec"]) for line in batches] == [(2, "snappy"), (1, "none")]
+    records = [line for line in lines if line["kind"] == "record"]
+    assert [line["value"] for line in records] == ["v", None, "ours"]
+    assert records[0]["headers"] == [["h", "1"]]
+
+
 def test_indexes(directory: Path) -> None:
     lines = dump(segment(directory, ".index"))
     entries = [line for line in lines if line["kind"] == "entry"]
@@ -100,6 +124,7 @@ def test_markers_and_aborted_transactions(tmp_path: Path) -> None:
         "producer_epoch": 3,
         "coordinator_epoch": 9,
         "first_offset": 0,
+        "number": -1,
     }
     row, verdict = dump(segment(path, ".txnindex"))
     assert (row["producer_id"], row["first_offset"], row["marker_offset"]) == (7, 0, 1)
