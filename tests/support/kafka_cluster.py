@@ -1,0 +1,50 @@
+"""A cluster of real brokers has a Kafka listener beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from oncelog_broker.app import Broker
+from oncelog_broker.config import ListenerConfig
+from oncelog_controller.features import KAFKA_BATCHES, TRANSACTIONS_BY_NUMBER
+from support.cluster import Cluster
+from support.waiting import eventually
+
+__all__ = ["KafkaCluster"]
+
+
+class KafkaCluster(Cluster):
+    """Its brokers have a third listener, ``kafka``."""
+
+    def __init__(self, directory: Path, brokers: int, **settings: Any) -> None:
+        super().__init__(directory, brokers, **settings)
+        self._at: dict[tuple[int, str], int] = {}
+
+    async def converged(self, timeout_s: float = 15.0) -> None:
+        """Wait as every cluster does, and until Kafka's batches are taken everywhere."""
+        await super().converged(timeout_s)
+        lives = [broker.lifecycle for broker in self.brokers.values()]
+        wanted = {KAFKA_BATCHES}
+        if all(each.config.transaction_by_number_enable for each in self.brokers.values()):
+            wanted.add(TRANSACTIONS_BY_NUMBER)
+        await eventually(lambda: all(life and wanted <= life.features for life in lives))
+
+    async def start_broker(self, broker_id: int, **settings: Any) -> Broker:
+        listeners = [
+            ListenerConfig(
+                name=name,
+                port=self._at.get((broker_id, name), 0),
+                protocol="kafka" if name == "kafka" else "oncelog",
+            )
+            for name in ("internal", "external", "kafka")
+        ]
+        broker = await super().start_broker(broker_id, listeners=listeners, **settings)
+        for name, (_, port) in broker.addresses.items():
+            self._at[broker_id, name] = port
+        return broker
+
+    @property
+    def kafka_servers(self) -> str:
+        """Return where clients of Kafka find the cluster."""
+        return ",".join(f"127.0.0.1:{self._at[each, 'kafka']}" for each in self.brokers)
