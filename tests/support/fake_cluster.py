@@ -22,15 +22,19 @@ from oncelog_protocol.errors import ApiError, LeaderNotAvailableError, ProtocolE
 from oncelog_protocol.errors import UnknownTopicOrPartitionError as UnknownTopic
 from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages import metadata as wire
+from oncelog_protocol.messages.admin import ReplicaSize
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.handshake import ApiVersionsResponse
 from oncelog_protocol.messages.log_description import DescribeLogRequest, DescribeLogResponse
 from oncelog_protocol.records.batch import parse_header, stamp, verify_crc
 from oncelog_protocol.records.control import ControlType, decode_marker, encode_marker
 from oncelog_protocol.records.decode import decode_batch
+from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tls_contexts import ServerTls
 from support.fake_handlers import Handlers, error_answer
+from support.fake_moves import FakeMoves
 from support.fake_security import FakeAuthentication, FakeSecurity
+from support.fake_services import FakeServices
 from support.fake_txn_coordinator import FakeTxnCoordinator
 
 __all__ = [
@@ -212,8 +216,14 @@ class FakeCluster:
         self.security = FakeSecurity()
         self.events: dict[int, EventHistory] = {}
         """By broker, what happened there."""
+        self.futures: list[ReplicaSize] = []
+        """What moves to another directory of broker 1."""
         self.logs: dict[int, LogTeller] = {}
         """By broker, what it tells of its logs."""
+        self.moves = FakeMoves(list(self.brokers))
+        """What moves, and where partitions are."""
+        self.services = FakeServices()
+        """Which brokers are out of service."""
         self.events_page = 500
         """How many events one answer has."""
 
@@ -299,15 +309,14 @@ class FakeCluster:
     def _describe(self, name: str) -> wire.MetadataTopic:
         if name not in self.topics:
             return wire.MetadataTopic(UnknownTopic.code, name, "", False)
-        ids = list(self.brokers)
         partitions = [
             wire.MetadataPartition(
                 LeaderNotAvailableError.code if p.leader < 0 else 0,
                 number,
                 p.leader,
                 p.leader_epoch,
-                ids,
-                ids,
+                self.moves.replicas(TopicPartition(name, number)),
+                self.moves.isr(TopicPartition(name, number)),
                 [],
             )
             for number, p in enumerate(self.topics[name])

@@ -49,6 +49,11 @@ NEEDS: dict[int, str] = {
     ApiKey.DELETE_TOPICS: DELETE,
     ApiKey.CREATE_PARTITIONS: ALTER,
     ApiKey.ELECT_LEADERS: ALTER,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ALTER,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ALTER,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: DESCRIBE,
+    ApiKey.BALANCE: DESCRIBE,
+    ApiKey.ALTER_BROKER_STATES: ALTER,
     ApiKey.DESCRIBE_ACLS: DESCRIBE,
     ApiKey.CREATE_ACLS: ALTER,
     ApiKey.DELETE_ACLS: ALTER,
@@ -145,7 +150,7 @@ class AdminCalls(ClusterClient):
 
         It returns answers and errors by broker id. One that still loads may have both.
         """
-        await self._router.refresh()
+        await self._router.refresh_now()
         ids = sorted(self._router.cluster.brokers)
         asked = await asyncio.gather(*(self._listed_by(i, request, deadline) for i in ids))
         told = list(zip(ids, asked, strict=True))

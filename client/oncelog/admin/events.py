@@ -72,7 +72,7 @@ class EventAdmin(AdminCalls):
         :param since: by broker, the ``position`` of an earlier answer.
         """
         deadline = self._deadline(timeout_ms)
-        await self._router.refresh()
+        await self._router.refresh_now()
         ids = sorted(self._router.cluster.brokers) if brokers is None else list(brokers)
         wanted = None if names is None else list(names)
         places = since or {}

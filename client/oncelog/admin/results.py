@@ -241,6 +241,27 @@ class ReplicaDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class FutureReplicaDescription:
+    """A replica moves to a log directory; so far is its copy."""
+
+    partition: TopicPartition
+    size_bytes: int
+    """So much is copied."""
+    offset_lag: int
+    """The copy lacks so many offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMoveOutcome:
+    """One broker's replica goes to another directory, or does not."""
+
+    partition: TopicPartition
+    error: ApiError | None = None
+    bytes_to_copy: int | None = None
+    """None: it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogDirDescription:
     """A log directory holds these replicas; ``path`` is "" when the broker did not answer."""
 
@@ -250,6 +271,8 @@ class LogDirDescription:
     total_bytes: int = 0
     free_bytes: int = 0
     replicas: tuple[ReplicaDescription, ...] = ()
+    future: tuple[FutureReplicaDescription, ...] = ()
+    """These are on their way here from other directories of the broker."""
     damaged: tuple[TopicPartition, ...] = ()
     """Rot was found in these replicas, and they are not whole again yet."""
 
