@@ -1,7 +1,8 @@
 """The admin client changes and describes topics, configs, brokers, elections and log directories.
 
-Groups, transactions, users, ACLs and quotas have parts of their own: see ``groups.py``,
-``transactions.py``, ``users.py``, ``acls.py`` and ``quotas.py``.
+Groups, transactions, users, ACLs, quotas, moves of partitions, plans of them and the service of
+brokers have parts of their own: see ``groups.py``, ``transactions.py``, ``users.py``, ``acls.py``,
+``quotas.py``, ``reassignments.py``, ``balancing.py`` and ``broker_states.py``.
 
 Rules
 -----
@@ -18,12 +19,15 @@ from typing import Any
 
 from oncelog import defaults
 from oncelog.admin.acls import AclAdmin
-from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error, item_error
+from oncelog.admin.balancing import BalanceAdmin
+from oncelog.admin.broker_states import BrokerStateAdmin
+from oncelog.admin.calls import TIMEOUT_MS, BrokerError, broker_error, item_error, known
 from oncelog.admin.events import EventAdmin
 from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.logs import LogAdmin
 from oncelog.admin.offset_listing import HIGH_WATERMARK, OffsetSpec, list_offsets
 from oncelog.admin.quotas import QuotaAdmin
+from oncelog.admin.reassignments import ReassignmentAdmin
 from oncelog.admin.record_deletion import DeletionQuestion
 from oncelog.admin.results import (
     BrokerApiVersions,
@@ -32,12 +36,14 @@ from oncelog.admin.results import (
     ConfigOutcome,
     ConfigSetting,
     ElectionOutcome,
+    FutureReplicaDescription,
     ListedOffset,
     LogDirDescription,
     NewTopic,
     PartitionDescription,
     RecordDeletionOutcome,
     ReplicaDescription,
+    ReplicaMoveOutcome,
     Results,
     TopicDescription,
     TopicOutcome,
@@ -75,7 +81,18 @@ NOT_ALIVE_S = 1.0
 KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
 
 
-class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin, EventAdmin, LogAdmin):
+class Admin(
+    GroupAdmin,
+    TransactionAdmin,
+    UserAdmin,
+    AclAdmin,
+    QuotaAdmin,
+    EventAdmin,
+    LogAdmin,
+    ReassignmentAdmin,
+    BalanceAdmin,
+    BrokerStateAdmin,
+):
     """An admin client changes and describes a cluster.
 
     Use it as ``async with Admin("localhost:9092") as admin: ...``.
@@ -361,6 +378,34 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin, Event
             ]
         return described
 
+    async def alter_replica_log_dirs(
+        self,
+        broker_id: int,
+        places: Mapping[TopicPartition, str],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Results[ReplicaMoveOutcome]:
+        """Move replicas of one broker to other directories of it, named as in its ``log_dirs``.
+
+        Returns when the broker has accepted the moves; ``describe_log_dirs`` shows how far they
+        are. A place where a replica is already ends its move. Errors of items: LOG_DIR_NOT_FOUND,
+        REPLICA_NOT_AVAILABLE (if the broker gets such a replica, it is made there), STORAGE_ERROR.
+        """
+        wishes = [wire.ReplicaPlace(tp.topic, tp.partition, path) for tp, path in places.items()]
+        request = wire.AlterReplicaLogDirsRequest(wishes, validate_only)
+        response = await self._on_broker(broker_id, request, self._deadline(timeout_ms))
+        with self._explaining(request):
+            _raise_for(response.error_code)
+        return Results(
+            ReplicaMoveOutcome(
+                TopicPartition(item.topic, item.partition),
+                item_error(item.error_code, item.error_message),
+                known(item.size_bytes),
+            )
+            for item in response.results
+        )
+
     async def elect_leaders(
         self,
         partitions: Iterable[TopicPartition] | None = None,
@@ -487,7 +532,7 @@ class Admin(GroupAdmin, TransactionAdmin, UserAdmin, AclAdmin, QuotaAdmin, Event
     ) -> list[tuple[int, Any, BrokerError | None]]:
         """Ask brokers (None: all) the same, and return the id of each with its answer or error."""
         deadline = self._deadline(timeout_ms)
-        await self._router.refresh()
+        await self._router.refresh_now()
         ids = sorted(self._router.cluster.brokers) if brokers is None else list(brokers)
 
         async def one(broker_id: int) -> tuple[int, Any, BrokerError | None]:
@@ -606,6 +651,16 @@ def _describe_log_dir(
             replica.high_watermark,
         )
         for replica in (*log_dir.replicas, *damaged)
+        if not replica.is_future
+    )
+    future = tuple(
+        FutureReplicaDescription(
+            TopicPartition(replica.topic, replica.partition),
+            replica.size_bytes,
+            replica.offset_lag,
+        )
+        for replica in log_dir.replicas
+        if replica.is_future
     )
     return LogDirDescription(
         broker_id,
@@ -614,5 +669,6 @@ def _describe_log_dir(
         log_dir.total_bytes,
         log_dir.free_bytes,
         replicas,
+        future,
         tuple(TopicPartition(replica.topic, replica.partition) for replica in damaged),
     )

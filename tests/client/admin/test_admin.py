@@ -21,6 +21,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from oncelog_protocol.errors import LogDirNotFoundError
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.handshake import ApiVersionRange
 from oncelog_protocol.registry import supported_ranges
@@ -199,3 +200,12 @@ async def test_closed_and_nobody_there() -> None:
         await admin.close()
     with pytest.raises(NoBrokersAvailableError):
         await admin.start()
+
+
+async def test_replicas_go_to_other_directories() -> None:
+    async with FakeCluster(2) as cluster, make(cluster) as admin:
+        places = {TopicPartition("a", 0): "/data", TopicPartition("a", 1): "/none"}
+        moved, refused = await admin.alter_replica_log_dirs(2, places)
+        assert (moved.partition, moved.error, moved.bytes_to_copy) == (("a", 0), None, 10)
+        assert isinstance(refused.error, LogDirNotFoundError)
+        assert refused.bytes_to_copy is None
