@@ -18,7 +18,7 @@ from typing import Any
 from oncelog.core.connection import DATA
 from oncelog.core.router import Router
 from oncelog.errors import BrokerUnreachableError, HandshakeError
-from oncelog_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog_protocol.messages.fetch import ALL_FORMATS, FetchPartition, FetchRequest, FetchTopic
 from oncelog_protocol.types import CONSUMER_REPLICA_ID, NO_EPOCH, NO_LEADER, TopicPartition
 from oncelog_runtime.channel import NotSentError
 
@@ -76,7 +76,9 @@ class Arrivals:
             )
         for leader, topics in by_leader.items():
             request = FetchRequest(
-                CONSUMER_REPLICA_ID, -1, wait_ms, 1, BYTES_MAX, self._isolation_level, -1, topics
+                *(CONSUMER_REPLICA_ID, -1, wait_ms, 1, BYTES_MAX, self._isolation_level, -1),
+                topics,
+                formats=ALL_FORMATS,
             )
             try:
                 channel = await self._router.connections.channel(leader, DATA)

@@ -25,6 +25,7 @@ from oncelog_protocol.errors import (
     error_for,
 )
 from oncelog_protocol.messages.fetch import (
+    ALL_FORMATS,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -143,6 +144,7 @@ def make_request(
         isolation_level,
         -1,
         list(topics.values()),
+        formats=ALL_FORMATS,
     )
     return request, asked
 
