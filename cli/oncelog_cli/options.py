@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Awaitable, Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 from oncelog_cli import typed
 from oncelog_cli.exits import EXIT_OK
@@ -152,6 +152,21 @@ def parsed(option: str, parse: Callable[..., T], *given: Any) -> T:
         return parse(*given)
     except ValueError as error:
         raise UsageError(f"{option} {error}".lstrip()) from None
+
+
+def read_named_file(path: Path, parse: Callable[[TextIO], T]) -> T:
+    """Return what a parser makes of the file of ``--from-file``; ``-`` is standard input.
+
+    :raises UsageError: it cannot be read, or the parser makes nothing of it.
+    """
+    try:
+        if str(path) == "-":
+            return parse(sys.stdin)
+        with path.open(encoding="utf-8", newline="") as lines:
+            return parse(lines)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--from-file {path}: {reason}") from None
 
 
 def local_directory(named: Path | None) -> Path:

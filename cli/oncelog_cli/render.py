@@ -335,6 +335,16 @@ def human_time(timestamp_ms: Any) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def human_seconds(value: Any) -> str:
+    """Return seconds as people say them: 1080 becomes "18 min"; a dash for None."""
+    if not isinstance(value, int | float) or value < 0:
+        return "-"
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if value >= 2 * seconds:
+            return f"{value / seconds:.0f} {unit}"
+    return f"{value:.0f} s"
+
+
 def address_text(host: str, port: int) -> str:
     """Return ``host:port``, with an IPv6 address in brackets: the client's own is loaded slowly."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
+from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
 from playwright.async_api import (
     Browser,
     BrowserContext,
@@ -23,6 +23,7 @@ from playwright.async_api import (
     Request,
     WebError,
     async_playwright,
+    expect,
 )
 
 __all__ = ["People", "Person", "chromium", "inaccessible"]
@@ -64,6 +65,7 @@ Scheme = Literal["light", "dark"]
 @asynccontextmanager
 async def chromium(program: Path) -> AsyncIterator[Browser]:
     """Start a browser with a new directory for what it remembers, and end it."""
+    expect.set_options(timeout=DEADLINE_MS)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         try:
@@ -99,6 +101,11 @@ class Person:
             for each in self.complaints
             if not any(re.search(pattern, each) for pattern in self._expected)
         ]
+
+    async def close_windows(self) -> None:
+        """Close all windows, and stay."""
+        for page in self.context.pages:
+            await page.close()
 
     async def open(self, path: str) -> Page:
         """Open a window at a path of the origin."""
@@ -165,11 +172,24 @@ class People:
         return complaints
 
 
-async def inaccessible(page: Page) -> list[str]:
-    """Return what axe finds on a page against WCAG 2.2 AA, a line for each element."""
-    found = await Axe().run(page, options=AXE_OPTIONS)
+AXE_OF_COLOURS = {
+    "resultTypes": ["violations"],
+    "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]},
+}
+"""These rules of them look at colours; what the others look at is the same in each scheme."""
+
+
+async def inaccessible(page: Page, *, colours_alone: bool = False) -> list[str]:
+    """Return what axe finds on a page against WCAG 2.2 AA, a line for each element.
+
+    :param colours_alone: the page was looked at before, and has other colours now.
+    """
+    options = AXE_OF_COLOURS if colours_alone else AXE_OPTIONS
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE_SCRIPT)
+    found = await page.evaluate("options => axe.run(options).then(all => all.violations)", options)
     return [
         f"{violation['id']}: {' '.join(map(str, node['target']))}: {violation['help']}"
-        for violation in found.response["violations"]
+        for violation in found
         for node in violation["nodes"]
     ]

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from oncelog_cli.local.maven import REPOSITORY_VARIABLE
 from oncelog_cli.local.process import (
     LocalClusterError,
     ManagedProcess,
@@ -34,7 +35,7 @@ from oncelog_cli.local.process import (
     port_is_free,
     start_process,
 )
-from oncelog_cli.local.zookeeper_jars import REPOSITORY_VARIABLE, zookeeper_jars
+from oncelog_cli.local.zookeeper_jars import zookeeper_jars
 
 TICK_MS = 250
 """Expiry is counted in ticks: a session ends at most this much after its time."""

@@ -1,138 +1,19 @@
-"""ZooKeeper's jars are fetched from a Maven repository once, and never used unless they are
-those."""
+"""ZooKeeper's jars from a Maven repository are a server."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import http.server
 import importlib.util
 import os
 import shutil
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from oncelog_cli.local import zookeeper
 from oncelog_cli.local.process import LocalClusterError, free_port
 from oncelog_cli.local.zookeeper import ZooKeeperServer, find_install, four_letter_word
-from oncelog_cli.local.zookeeper_jars import JARS, Jar, jars_directory, zookeeper_jars
-
-CONTENTS = {"a/b/one.jar": b"1" * 5000, "c/two.jar": b"2"}
-FEW = tuple(
-    Jar(path, len(content), hashlib.sha512(content).hexdigest())
-    for path, content in CONTENTS.items()
-)
-
-
-class Repository:
-    """This Maven repository on this machine serves a folder, and notes what was asked of it."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.asked: list[str] = []
-        self.address = ""
-
-    def put(self, path: str, content: bytes) -> None:
-        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / path).write_bytes(content)
-
-    def fetch(self, place: Path, said: list[str] | None = None) -> list[Path]:
-        """Fetch the few jars into ``place``."""
-        report = ([] if said is None else said).append
-        environment = {"ONCELOG_MAVEN_REPOSITORY": self.address}
-        return zookeeper_jars(environment, report, directory=place, jars=FEW)
-
-
-@contextmanager
-def served(root: Path) -> Iterator[Repository]:
-    repository = Repository(root)
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def do_GET(self) -> None:
-            repository.asked.append(self.path)
-            super().do_GET()
-
-        def log_message(self, *arguments: Any) -> None: ...
-
-    handler = functools.partial(Handler, directory=str(root))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        repository.address = f"http://127.0.0.1:{server.server_address[1]}/"
-        try:
-            yield repository
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Iterator[Repository]:
-    (tmp_path / "repository").mkdir()
-    with served(tmp_path / "repository") as made:
-        for path, content in CONTENTS.items():
-            made.put(path, content)
-        yield made
-
-
-def test_jars_are_fetched_once(repository: Repository, tmp_path: Path) -> None:
-    place, said = tmp_path / "cache" / "zookeeper", list[str]()
-    found = repository.fetch(place, said)
-    assert {file.name: file.read_bytes() for file in found} == {
-        "one.jar": CONTENTS["a/b/one.jar"],
-        "two.jar": CONTENTS["c/two.jar"],
-    }
-    assert len(said) == 1
-    assert repository.address.rstrip("/") in said[0]
-    assert str(place) in said[0]
-    assert repository.asked == ["/a/b/one.jar", "/c/two.jar"]
-    assert repository.fetch(place, said) == found
-    assert (len(repository.asked), len(said)) == (2, 1)
-    assert sorted(file.name for file in place.iterdir()) == ["one.jar", "two.jar"]
-
-
-def test_a_damaged_jar_is_fetched_again(repository: Repository, tmp_path: Path) -> None:
-    one, two = repository.fetch(tmp_path)
-    one.write_bytes(b"3" * one.stat().st_size)
-    assert repository.fetch(tmp_path) == [one, two]
-    assert one.read_bytes() == CONTENTS["a/b/one.jar"]
-    assert repository.asked[2:] == ["/a/b/one.jar"]
-
-
-@pytest.mark.parametrize("content", [b"", b"1" * 4999, b"1" * 5001, b"1" * 4999 + b"2"])
-def test_a_jar_that_is_another_is_not_used(
-    repository: Repository, tmp_path: Path, content: bytes
-) -> None:
-    repository.put("a/b/one.jar", content)
-    with pytest.raises(LocalClusterError, match=r"a/b/one\.jar is not the file that belongs there"):
-        repository.fetch(tmp_path / "cache")
-    assert not (tmp_path / "cache").exists()
-
-
-def test_what_cannot_be_fetched_is_named(repository: Repository, tmp_path: Path) -> None:
-    (repository.root / "c/two.jar").unlink()
-    with pytest.raises(LocalClusterError, match=r"c/two\.jar cannot be fetched: .*404"):
-        repository.fetch(tmp_path / "cache")
-    repository.put("c/two.jar", CONTENTS["c/two.jar"])
-    repository.fetch(tmp_path / "cache")
-    assert repository.asked.count("/a/b/one.jar") == 1  # what came before is kept
-
-
-@pytest.mark.parametrize("address", ["maven.example", "ftp://maven.example", "/a/folder"])
-def test_a_repository_is_an_address(tmp_path: Path, address: str) -> None:
-    with pytest.raises(LocalClusterError, match="ONCELOG_MAVEN_REPOSITORY=.* is no address"):
-        zookeeper_jars({"ONCELOG_MAVEN_REPOSITORY": address}, print, directory=tmp_path)
-
-
-def test_a_folder_that_cannot_be_made_is_named(repository: Repository, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(LocalClusterError, match=r"one\.jar cannot be kept in "):
-        repository.fetch(tmp_path / "file" / "cache")
+from oncelog_cli.local.zookeeper_jars import JARS, jars_directory
+from support.maven import served
 
 
 def bare_machine(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
