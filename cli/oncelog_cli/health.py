@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from oncelog_cli.open_moves import KnownMoves
+
 if TYPE_CHECKING:
     from oncelog.admin.results import (
         ClusterDescription,
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 DISK_WARNING_PERCENT = 15.0
 DISK_CRITICAL_PERCENT = 5.0
 """Free space below which a disk is reported. (Strimzi's default alert: 15 % free.)"""
+
+NOTHING_MOVES = KnownMoves()
 
 ITEMS_SHOWN = 5
 """So many of what is wrong are named in a line of text; JSON names all."""
@@ -60,6 +64,8 @@ class ClusterSnapshot:
     topics: Sequence[TopicDescription] = ()
     min_isr: Mapping[str, int] = field(default_factory=dict)
     log_dirs: Sequence[LogDirDescription] = ()
+    moves: KnownMoves | None = None
+    """It is None when nobody has asked what moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +96,10 @@ class HealthCheck:
 def check_all(seen: ClusterSnapshot, limits: HealthLimits) -> list[HealthCheck]:
     """Run every check, in a fixed order."""
     partitions = [(topic, item) for topic in seen.topics for item in topic.partitions]
+    moves = seen.moves or NOTHING_MOVES
 
     def too_few(topic: TopicDescription, item: PartitionDescription) -> bool:
-        return len(item.isr) < needed_isr(seen.min_isr, topic.topic, item)
+        return len(item.isr) < needed_isr(seen.min_isr, topic.topic, item, moves)
 
     return [
         _controller(seen),
@@ -103,8 +110,9 @@ def check_all(seen: ClusterSnapshot, limits: HealthLimits) -> list[HealthCheck]:
             "under_replicated",
             Status.WARNING,
             partitions,
-            lambda _, item: len(item.isr) < len(item.replicas),
+            lambda topic, item: moves.lacks_replicas(topic.topic, item),
         ),
+        *([] if seen.moves is None else [_moves(seen.moves)]),
         _directories(seen),
         _disks(seen, limits),
     ]
@@ -120,12 +128,19 @@ def wrong_ones(checks: Iterable[HealthCheck]) -> list[str]:
     return [f"{check.name} {check.detail}" for check in checks if check.status is not Status.OK]
 
 
-def needed_isr(min_isr: Mapping[str, int], topic: str, item: PartitionDescription) -> int:
+def needed_isr(
+    min_isr: Mapping[str, int],
+    topic: str,
+    item: PartitionDescription,
+    moves: KnownMoves = NOTHING_MOVES,
+) -> int:
     """Return how many in-sync replicas a partition needs to take writes.
 
     A topic with fewer replicas than min.insync.replicas needs just those.
+
+    :param moves: of a partition that moves, the replicas from before the move count.
     """
-    return min(min_isr.get(topic, 1), len(item.replicas))
+    return min(min_isr.get(topic, 1), len(moves.originals(topic, item)))
 
 
 def _controller(seen: ClusterSnapshot) -> HealthCheck:
@@ -169,6 +184,18 @@ def _partitions(
     )
     text = f"{len(items)} of {len(partitions)}"
     return HealthCheck(name, status if items else Status.OK, items, text)
+
+
+def _moves(moves: KnownMoves) -> HealthCheck:
+    """Judge what moves. That nobody tells it is no reason to call a cluster unhealthy: whoever may
+    not ask would never see a healthy one."""
+    if moves.by_partition is None:
+        return HealthCheck("moves", Status.OK, (), f"not known: {moves.reason}")
+    stalled = tuple(f"{each.partition} ({each.reason or 'no reason'})" for each in moves.stalled)
+    if stalled:
+        return HealthCheck("moves", Status.WARNING, stalled, "stalled")
+    count = len(moves.by_partition)
+    return HealthCheck("moves", Status.OK, (), f"{count} under way" if count else "nothing moves")
 
 
 def _directories(seen: ClusterSnapshot) -> HealthCheck:

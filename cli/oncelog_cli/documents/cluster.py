@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from oncelog_cli.documents.answer import Answer, Document, Failures, Row, fields_of
+from oncelog_cli.documents.known_moves import known_moves
 from oncelog_cli.documents.names import topics_named
 from oncelog_cli.health import ClusterSnapshot, HealthCheck, Status, worst
 
@@ -103,7 +104,8 @@ async def snapshot(admin: Admin) -> ClusterSnapshot:
     topics = [topic for topic in await admin.describe_topics() if topic.error is None]
     log_dirs = await admin.describe_log_dirs([broker.broker_id for broker in cluster.brokers])
     names = [topic.topic for topic in topics]
-    return ClusterSnapshot(cluster, topics, await min_insync_replicas(admin, names), log_dirs)
+    min_isr = await min_insync_replicas(admin, names)
+    return ClusterSnapshot(cluster, topics, min_isr, log_dirs, await known_moves(admin))
 
 
 async def min_insync_replicas(admin: Admin, topics: Sequence[str]) -> dict[str, int]:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from oncelog_cli.documents.answer import Answer, Document, Failures, Row, fields_of
 from oncelog_cli.documents.cluster import min_insync_replicas
+from oncelog_cli.documents.known_moves import known_moves
 from oncelog_cli.documents.names import topics_named
 from oncelog_cli.exits import CommandError
 from oncelog_cli.group_offsets import Chosen, Partition
-from oncelog_cli.health import needed_isr
+from oncelog_cli.health import NOTHING_MOVES, needed_isr
+from oncelog_cli.open_moves import KnownMoves
 
 if TYPE_CHECKING:
     from oncelog import Admin
@@ -31,6 +33,8 @@ async def listed_partitions(
 ) -> Answer:
     """Return the document of ``partitions list``: a row a partition; topics that fail are failures.
 
+    While a partition moves, its original replicas count; all do when nobody says what moves.
+
     :param topics: only theirs; else all, with the cluster's own ones when ``internal``.
     :param states: only partitions in one of them: see :func:`states_of`.
     :param broker: only partitions with a replica there.
@@ -38,11 +42,12 @@ async def listed_partitions(
     """
     failures = Failures()
     found, min_isr = await topics_and_min_isr(admin, topics, failures, regex=regex)
+    moves = await known_moves(admin)
     rows = [
         row
         for topic in found
         if internal or topics or not topic.internal
-        for row in (partition_row(topic, item, min_isr) for item in topic.partitions)
+        for row in (partition_row(topic, item, min_isr, moves) for item in topic.partitions)
         if (not states or not set(states).isdisjoint(row["states"]))
         and (broker is None or broker in row["replicas"])
         and (leader is None or leader == row["leader"])
@@ -63,7 +68,10 @@ async def topics_and_min_isr(
 
 
 def partition_row(
-    topic: TopicDescription, item: PartitionDescription, min_isr: Mapping[str, int]
+    topic: TopicDescription,
+    item: PartitionDescription,
+    min_isr: Mapping[str, int],
+    moves: KnownMoves = NOTHING_MOVES,
 ) -> Row:
     """Return the row of ``partitions list`` of one partition.
 
@@ -74,20 +82,26 @@ def partition_row(
         **fields_of(item, "partition leader leader_epoch replicas isr"),
         "min_isr": min_isr.get(topic.topic, 1),
         **fields_of(item, "elr last_known_elr offline_replicas"),
-        "states": states_of(item, needed_isr(min_isr, topic.topic, item)),
+        "states": states_of(topic.topic, item, min_isr, moves),
     }
 
 
-def states_of(item: PartitionDescription, needed: int) -> list[str]:
+def states_of(
+    topic: str,
+    item: PartitionDescription,
+    min_isr: Mapping[str, int],
+    moves: KnownMoves = NOTHING_MOVES,
+) -> list[str]:
     """Return the states of a partition, the worst first; the list is empty if all is well.
 
-    :param needed: so many in-sync replicas it needs to take writes.
+    :param min_isr: ``min_insync_replicas`` by topic.
     """
+    needed = needed_isr(min_isr, topic, item, moves)
     states = {
         "unavailable": item.leader < 0,
         "under-min-isr": len(item.isr) < needed,
-        "at-min-isr": len(item.isr) == needed < len(item.replicas),
-        "under-replicated": len(item.isr) < len(item.replicas),
+        "at-min-isr": len(item.isr) == needed < len(moves.originals(topic, item)),
+        "under-replicated": moves.lacks_replicas(topic, item),
         "not-preferred": item.leader >= 0 and item.leader != item.replicas[0],
     }
     return [state for state, holds in states.items() if holds]

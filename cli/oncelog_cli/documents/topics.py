@@ -6,12 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from oncelog_cli.documents.answer import Answer, Failures, Row, fields_of
+from oncelog_cli.documents.known_moves import known_moves
 from oncelog_cli.documents.names import topics_named
 from oncelog_cli.documents.offsets import held_offsets
 from oncelog_cli.documents.partitions import states_of, topics_and_min_isr
 from oncelog_cli.group_offsets import partitions_text
-from oncelog_cli.health import needed_isr
+from oncelog_cli.health import NOTHING_MOVES
 from oncelog_cli.offset_range import HeldOffsets
+from oncelog_cli.open_moves import KnownMoves
 
 if TYPE_CHECKING:
     from oncelog import Admin, NewTopic, TopicPartition
@@ -32,6 +34,8 @@ async def listed_topics(
 ) -> Answer:
     """Return the document of ``topics list``: a row a topic; topics that fail are failures.
 
+    While a partition moves, its original replicas count; all do when nobody says what moves.
+
     :param patterns: the topics that are meant; else all, with the cluster's own when ``internal``.
     :param conditions: fields that are not 0 in every row: ``under_replicated``, ``leaderless``,
         ``under_min_isr``, ``at_min_isr``.
@@ -39,35 +43,42 @@ async def listed_topics(
     """
     failures = Failures()
     topics, min_isr = await topics_and_min_isr(admin, patterns, failures, regex=regex)
+    moves = await known_moves(admin)
     rows = [
-        topic_row(topic, min_isr) for topic in topics if internal or not topic.internal or patterns
+        topic_row(topic, min_isr, moves)
+        for topic in topics
+        if internal or not topic.internal or patterns
     ]
     return Answer(
         {"topics": [row for row in rows if all(row[key] for key in conditions)]}, failures
     )
 
 
-def topic_row(topic: TopicDescription, min_isr: Mapping[str, int]) -> Row:
+def topic_row(
+    topic: TopicDescription, min_isr: Mapping[str, int], moves: KnownMoves = NOTHING_MOVES
+) -> Row:
     """Return the row of ``topics list`` of one topic.
 
     :param min_isr: ``min_insync_replicas`` by topic.
     """
-    return {**_summary(topic), **_against_min_isr(topic, min_isr)}
+    return {**_summary(topic, moves), **_against_min_isr(topic, min_isr, moves)}
 
 
-def _summary(topic: TopicDescription) -> Row:
+def _summary(topic: TopicDescription, moves: KnownMoves) -> Row:
     partitions = topic.partitions
     return {
         **fields_of(topic, "topic topic_id internal"),
         "partition_count": len(partitions),
-        "replication_factor": max((len(p.replicas) for p in partitions), default=0),
-        "under_replicated": sum(len(p.isr) < len(p.replicas) for p in partitions),
+        "replication_factor": max(
+            (len(moves.originals(topic.topic, p)) for p in partitions), default=0
+        ),
+        "under_replicated": sum(moves.lacks_replicas(topic.topic, p) for p in partitions),
         "leaderless": sum(p.leader < 0 for p in partitions),
     }
 
 
-def _against_min_isr(topic: TopicDescription, min_isr: Mapping[str, int]) -> Row:
-    states = [states_of(item, needed_isr(min_isr, topic.topic, item)) for item in topic.partitions]
+def _against_min_isr(topic: TopicDescription, min_isr: Mapping[str, int], moves: KnownMoves) -> Row:
+    states = [states_of(topic.topic, item, min_isr, moves) for item in topic.partitions]
     return {
         "min_isr": min_isr.get(topic.topic, 1),
         "under_min_isr": sum("under-min-isr" in each for each in states),
@@ -85,17 +96,24 @@ async def described_topics(
 ) -> Answer:
     """Return the document of ``topics describe``: a row a topic, with partitions and settings.
 
+    Of what moves the controller says what is added and removed; what is added is not counted as
+    under-replicated. Lists are None when it does not say, and a note says why.
+
     :param every_setting: defaults as well, not only the topic's own.
     :param offsets: asks the leaders where partitions begin and end. What they do not say within
         5 s is None, and a note says why.
     :raises CommandError: no topic is meant.
     """
+    import asyncio
+
     from oncelog import TopicPartition
 
     failures = Failures()
     names = await topics_named(admin, patterns, regex=regex)
-    topics = failures.sound(await admin.describe_topics(names), lambda topic: topic.topic)
-    settings = await admin.describe_configs(topics=names)
+    described, settings = await asyncio.gather(
+        admin.describe_topics(names), admin.describe_configs(topics=names)
+    )
+    topics = failures.sound(described, lambda topic: topic.topic)
     set_of = {outcome.name: outcome.settings for outcome in settings if outcome.error is None}
     led = [
         TopicPartition(topic.topic, item.partition)
@@ -103,22 +121,36 @@ async def described_topics(
         for item in topic.partitions
         if item.leader >= 0
     ]
-    held, errors = await held_offsets(admin, led if offsets else (), timeout_ms=OFFSETS_DEADLINE_MS)
-    notes = []
+    (held, errors), moves = await asyncio.gather(
+        held_offsets(admin, led if offsets else (), timeout_ms=OFFSETS_DEADLINE_MS),
+        known_moves(admin, [topic.topic for topic in topics]),
+    )
+    notes = _notes_of(moves)
     if errors:
         reason = next(iter(errors.values()))
         notes.append(f"offsets of {partitions_text(errors)} are not known: {reason}")
     rows = [
-        _described(topic, set_of.get(topic.topic, {}), held, every=every_setting)
+        _described(topic, set_of.get(topic.topic, {}), held, moves, every=every_setting)
         for topic in topics
     ]
     return Answer({"topics": rows}, failures, notes=notes)
+
+
+def _notes_of(moves: KnownMoves) -> list[str]:
+    """Return for people which moves are stalled, or that nobody knows what moves."""
+    if moves.by_partition is None:
+        return [f"moves not known: {moves.reason}"]
+    return [
+        f"the move of {each.partition} is stalled: {each.reason or 'no reason is known'}"
+        for each in moves.stalled
+    ]
 
 
 def _described(
     topic: TopicDescription,
     settings: Mapping[str, ConfigSetting],
     held: Mapping[TopicPartition, HeldOffsets],
+    moves: KnownMoves,
     *,
     every: bool,
 ) -> Row:
@@ -128,16 +160,20 @@ def _described(
     partitions = []
     for item in topic.partitions:
         known = held.get(TopicPartition(topic.topic, item.partition))
+        move = moves.of(topic.topic, item.partition)
+        nothing: list[int] | None = None if moves.by_partition is None else []
         partitions.append(
             {
                 **fields_of(item, fields),
+                "adding": nothing if move is None else list(move.adding),
+                "removing": nothing if move is None else list(move.removing),
                 "start_offset": None if known is None else known.start,
                 "end_offset": None if known is None else known.end,
             }
         )
     chosen = [setting for setting in settings.values() if every or setting.source == "topic"]
     return {
-        **_summary(topic),
+        **_summary(topic, moves),
         "partitions": partitions,
         "configs": [
             fields_of(setting, "key value source documentation")

@@ -14,10 +14,16 @@ from oncelog_cli.documents.partitions import (
     needed_elections,
     states_of,
 )
+from oncelog_cli.documents.topics import listed_topics
 from oncelog_cli.exits import CommandError
 from oncelog_cli.group_offsets import Chosen
+from oncelog_protocol.errors import ClusterAuthorizationFailedError
+from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.moves import COPYING, PartitionMove
 from support.admin_cluster import AdminCluster
 from support.cluster import Cluster
+from support.fake_cluster import Action
+from support.golden import tp
 
 
 @pytest.mark.parametrize(
@@ -32,7 +38,31 @@ from support.cluster import Cluster
 )
 async def test_states(leader: int, isr: tuple[int, ...], needed: int, states: list[str]) -> None:
     item = PartitionDescription(0, leader, 0, (1, 2, 3), isr, ())
-    assert states_of(item, needed) == states
+    assert states_of("t", item, {"t": needed}) == states
+
+
+async def test_of_a_partition_that_moves_the_original_replicas_count(
+    fake: AdminCluster, asker: Admin
+) -> None:
+    fake.create_topic("t")
+    fake.moves.settled[tp("t")] = [1]
+    fake.moves.open[tp("t")] = PartitionMove("t", 0, "p", [1, 2], [1], [2], [], COPYING)
+
+    async def states() -> list[str]:
+        (row,) = (await listed_partitions(asker)).document["partitions"]
+        (topic,) = (await listed_topics(asker)).document["topics"]
+        assert ("under-replicated" in row["states"]) == bool(topic["under_replicated"])
+        assert ("at-min-isr" in row["states"]) == bool(topic["at_min_isr"])
+        return list(row["states"])
+
+    assert await states() == []
+    fake.rule(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        Action.ERROR,
+        error=ClusterAuthorizationFailedError,
+        times=2,
+    )
+    assert await states() == ["at-min-isr", "under-replicated"], "nobody says what moves"
 
 
 async def test_of_several_states_one_has_to_hold(fake: AdminCluster, asker: Admin) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oncelog import Admin, NewTopic
+from oncelog_cli.documents.answer import Answer, Row
 from oncelog_cli.documents.topics import (
     altered_topics,
     created_topics,
@@ -11,12 +12,14 @@ from oncelog_cli.documents.topics import (
     doomed_topics,
     listed_topics,
 )
-from oncelog_protocol.errors import TopicAuthorizationFailedError
+from oncelog_protocol.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.moves import STALLED, PartitionMove
 from oncelog_protocol.records.builder import encode_batch
 from support.admin_cluster import AdminCluster
 from support.cluster import Cluster
 from support.fake_cluster import Action
+from support.golden import tp
 
 
 async def test_conditions(fake: AdminCluster, asker: Admin) -> None:
@@ -120,3 +123,32 @@ async def test_what_would_be_deleted_and_what_was(fake: AdminCluster, asker: Adm
     answer = await deleted_topics(asker, ["a"], if_exists=True)
     assert answer.document["topics"] == [{"topic": "a", "deleted": False}]
     assert not answer.failures
+
+
+async def test_what_is_added_is_not_counted_as_under_replicated(
+    fake: AdminCluster, asker: Admin
+) -> None:
+    fake.create_topic("t", 2)
+    for number in range(2):
+        fake.moves.settled[tp("t", number)] = [1]
+    stalled = PartitionMove("t", 0, "p", [1, 2], [1], [2], [], STALLED, reason="broker 2 is away")
+    fake.moves.open[tp("t")] = stalled
+
+    async def described() -> tuple[Row, Answer]:
+        answer = await described_topics(asker, ["t"])
+        return answer.document["topics"][0], answer
+
+    row, answer = await described()
+    assert (row["under_replicated"], row["replication_factor"]) == (0, 1)
+    moving, still = row["partitions"]
+    assert (moving["replicas"], moving["adding"], moving["removing"]) == ((1, 2), [2], [1])
+    assert (still["adding"], still["removing"]) == ([], [])
+    assert answer.notes == ["the move of t-0 is stalled: broker 2 is away"]
+    fake.rule(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, Action.ERROR, error=ClusterAuthorizationFailedError
+    )
+    row, answer = await described()
+    assert row["under_replicated"] == 1
+    assert (row["partitions"][0]["adding"], answer.failures) == (None, [])
+    (note,) = answer.notes
+    assert note.startswith("moves not known: ")
