@@ -9,10 +9,12 @@ asks first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.documents.answer import Answer
+from oncelog_cli.documents.transaction_partitions import with_partitions
 from oncelog_cli.documents.transactions import (
     aborted_transaction,
     described_transactions,
@@ -34,7 +36,10 @@ from oncelog_cli.options import (
     confirm,
     parsed,
 )
-from oncelog_cli.render import PARTITION_NAME, Column, Output, human_time
+from oncelog_cli.render import PARTITION_NAME, Column, Output, counted, human_time
+
+if TYPE_CHECKING:
+    from oncelog import Admin
 
 app = typed.App(help="List and describe transactions, find those that hang, and end them.")
 
@@ -80,6 +85,19 @@ HANGING_COLUMNS = (
     Column("LAST WRITE", "last_timestamp_ms", show=human_time),
     Column("TRANSACTIONAL ID", "transactional_id"),
     Column("COORDINATOR EPOCH", "coordinator_epoch", right=True, wide=True),
+)
+IN_PARTITION_COLUMNS = (
+    *PARTITION_NAME,
+    Column("WRITER", "writer", wide=True),
+    PRODUCER[0],
+    Column("OPEN", "open"),
+    Column("BEGINS AT", "start_offset", right=True),
+    Column("MARKED", "marked"),
+    Column("MARKER AT", "marker_offset", right=True),
+    Column("LAST STABLE", "last_stable_offset", right=True, wide=True),
+    Column("HIGH WATERMARK", "high_watermark", right=True, wide=True),
+    Column("HOLDS BACK", "holds_back", right=True),
+    Column("WAITING GROUPS", "waiting_groups"),
 )
 ABORTED_COLUMNS = (*PARTITION_NAME, *PRODUCER, ID_AND_STATE[0])
 FENCED_COLUMNS = (
@@ -145,12 +163,31 @@ def describe(
     cluster: NamedCluster,
     transactional_ids: IdsArgument,
     regex: RegexOption = False,
+    partitions: Annotated[
+        bool,
+        typed.Option(
+            "--partitions",
+            help="How it stands in each partition: open or not, whether its marker is written,"
+            " records that it holds back from readers, and groups that wait for them.",
+        ),
+    ] = False,
 ) -> None:
     """Show what transactional ids are doing: state, producer, age, partitions, writers."""
-    document = output.document_of(
-        cluster.ask(lambda admin: described_transactions(admin, transactional_ids, regex=regex))
-    )
+
+    async def described(admin: Admin) -> Answer:
+        answer = await described_transactions(admin, transactional_ids, regex=regex)
+        return await with_partitions(admin, answer) if partitions else answer
+
+    document = output.document_of(cluster.ask(described))
     show_transactions(document["transactions"], output)
+    for each in document["transactions"] if partitions else ():
+        if each["in_partitions"]:
+            output.line()
+            title = f"{each['transactional_id']} in its partitions:"
+            output.table(IN_PARTITION_COLUMNS, each["in_partitions"], title=title, detail=True)
+    if document.get("groups_not_asked"):
+        more = counted(document["groups_not_asked"], "more group")
+        output.note(f"{more} may wait: they have not said how far they have come")
     output.finish(document)
 
 

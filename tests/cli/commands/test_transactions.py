@@ -11,17 +11,23 @@ import pytest_asyncio
 
 from oncelog import Producer
 from oncelog.errors import ProducerFencedError
-from oncelog_protocol.errors import CoordinatorLoadInProgressError
+from oncelog_protocol.errors import (
+    CoordinatorLoadInProgressError,
+    GroupAuthorizationFailedError,
+)
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.groups import OffsetCommitPartition
 from oncelog_protocol.messages.transaction_admin import (
     DescribedProducer,
     DescribedTransaction,
     DescribedWriter,
 )
 from oncelog_protocol.messages.transactions import TxnTopic
+from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.types import TopicPartition
-from support.admin_cluster import AdminCluster, KnownTransaction
+from support.admin_cluster import AdminCluster, KnownGroup, KnownTransaction
 from support.cluster import Cluster
+from support.fake_cluster import Action
 from support.hand_producer import all_marked
 from support.hanging import hang
 from support.shell import Shown, oncelog
@@ -123,6 +129,41 @@ async def test_describe(cluster: AdminCluster) -> None:
     assert (error["item"], error["error"]) == ("none", "TRANSACTIONAL_ID_NOT_FOUND")
     shown = await transactions(cluster, "describe", "-r", "x.*")
     assert (shown.code, shown.err) == (1, "error: no transactional id matches x.*\n")
+
+
+async def test_describe_in_partitions(cluster: AdminCluster) -> None:
+    log = cluster.partition("t", 0)
+    log.append(encode_batch([b"x"] * 5, timestamps=1000))
+    log.open_txns[7] = 3
+    for name, offset in (("billing", 3), ("audit", 2)):
+        group = cluster.known_groups[name] = KnownGroup(1)
+        group.offsets[T0] = OffsetCommitPartition(0, offset, -1, "")
+    shown = await transactions(cluster, "describe", "pay", "--partitions")
+    assert (shown.code, shown.err) == (0, "")
+    assert cells(shown.out)[3:] == [
+        ["pay", "in", "its", "partitions:"],
+        [
+            "TOPIC",
+            "PARTITION",
+            "PRODUCER",
+            "OPEN",
+            "BEGINS",
+            "AT",
+            "MARKED",
+            "MARKER",
+            "AT",
+            "HOLDS",
+            "BACK",
+            "WAITING",
+            "GROUPS",
+        ],
+        ["t", "0", "7", "yes", "50", "-", "-", "2", "billing"],
+        ["t", "1", "7", "yes", "50", "-", "-", "0", "-"],
+    ]
+    cluster.rule(ApiKey.DESCRIBE_GROUPS, Action.ERROR, error=GroupAuthorizationFailedError)
+    shown = await transactions(cluster, "describe", "pay", "--partitions")
+    assert shown.code == 1
+    assert "2 more groups may wait: they have not said how far they have come" in shown.err
 
 
 async def test_find_hanging_and_abort(cluster: AdminCluster) -> None:
