@@ -1,4 +1,7 @@
-"""``oncelog partitions`` shows every partition of the cluster as one row, with filters."""
+"""``oncelog partitions`` shows every partition of the cluster as one row, with filters.
+
+``partition_moves.py`` has the commands that move partitions.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from typing import Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.commands.partition_moves import cancel, move, status
 from oncelog_cli.documents.partitions import listed_partitions
 from oncelog_cli.options import RegexOption, SomeTopicsArgument
 from oncelog_cli.render import PARTITION_NAME, Column, Output
 
-app = typed.App(help="List partitions: leaders, replicas, and what is wrong with them.")
+app = typed.App(help="List partitions with what is wrong with them; move them.")
 
 LEADER = Column(
     "LEADER", "leader", right=True, show=lambda value: "none" if value < 0 else str(value)
@@ -91,3 +95,8 @@ def list_partitions(
         )
     )
     output.show(COLUMNS, output.document_of(answer))
+
+
+app.command("move")(move)
+app.command("cancel")(cancel)
+app.command("status")(status)
