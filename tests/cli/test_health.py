@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from oncelog import TopicPartition
+from oncelog.admin.reassignments import COPYING, STALLED, PartitionReassignment
 from oncelog.admin.results import (
     BrokerDescription,
     ClusterDescription,
@@ -26,6 +27,7 @@ from oncelog_cli.health import (
     prometheus_text,
     worst,
 )
+from oncelog_cli.open_moves import KnownMoves
 from oncelog_protocol.errors import StorageError
 
 
@@ -187,3 +189,40 @@ def test_other_formats() -> None:
     text = prometheus_text(checks)
     assert 'oncelog_health_status{check="controller"} 2' in text
     assert 'oncelog_health_count{check="under_min_isr"} 1' in text
+
+
+# ------------------------------------------------------------------------------ moves
+
+
+def moved(phase: str, moves_reason: str = "") -> KnownMoves:
+    move = PartitionReassignment(
+        TopicPartition("t", 0),
+        *("p", phase, (1, 2, 3), (1,), (2, 3)),
+        reason=moves_reason,
+    )
+    return KnownMoves({("t", 0): move})
+
+
+def test_a_partition_that_moves_is_as_sound_as_it_was() -> None:
+    copying = seen(partition(0, (1,)))
+    assert wrong(copying).keys() == {"under_min_isr", "under_replicated"}
+    assert wrong(replace(copying, moves=moved(COPYING))) == {}
+    checks = {each.name: each for each in check_all(seen(), HealthLimits())}
+    assert "moves" not in checks, "nobody has asked"
+    checks = {
+        each.name: each
+        for each in check_all(replace(copying, moves=moved(COPYING)), HealthLimits())
+    }
+    assert checks["moves"].detail == "1 under way"
+
+
+def test_a_stalled_move_is_named() -> None:
+    stalled = replace(seen(partition(0, (1,))), moves=moved(STALLED, "broker 3 is away"))
+    assert wrong(stalled) == {"moves": (Status.WARNING, "stalled: t-0 (broker 3 is away)")}
+
+
+def test_moves_that_nobody_tells_are_no_fault() -> None:
+    silent = replace(seen(), moves=KnownMoves(None, "you may not ask"))
+    assert wrong(silent) == {}
+    checks = {each.name: each for each in check_all(silent, HealthLimits())}
+    assert checks["moves"].detail == "not known: you may not ask"

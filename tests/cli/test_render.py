@@ -16,7 +16,15 @@ from oncelog.errors import TopicAlreadyExistsError
 from oncelog_cli import typed
 from oncelog_cli.documents.answer import Answer, Failure
 from oncelog_cli.options import Format
-from oncelog_cli.render import Column, Output, counted, human_bytes, human_time, report
+from oncelog_cli.render import (
+    Column,
+    Output,
+    counted,
+    human_bytes,
+    human_seconds,
+    human_time,
+    report,
+)
 
 COLUMNS = (
     Column("NAME", "name"),
@@ -241,3 +249,8 @@ def test_the_tests_look_at_a_pipe() -> None:
 def test_times_are_dates_and_none_is_a_dash() -> None:
     assert human_time(1_000) == "1970-01-01T00:00:01.000Z"
     assert [human_time(value) for value in (None, -1)] == ["-", "-"]
+
+
+def test_human_seconds() -> None:
+    shown = [human_seconds(value) for value in (None, 0, 90, 1080, 7200, 200_000)]
+    assert shown == ["-", "0 s", "90 s", "18 min", "2 h", "2 d"]

@@ -19,10 +19,19 @@ from oncelog_cli.documents.answer import fields_of
 from oncelog_cli.exits import EXIT_OK, EXIT_USAGE, CommandError
 from oncelog_cli.local.broker import broker_command, broker_environment, config_arguments
 from oncelog_cli.options import UsageError
+from oncelog_cli.other_group import OtherGroup
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import become
 
-app = typed.App(invoke_without_command=True)
+
+class BrokerGroup(OtherGroup):
+    """Commands of ``oncelog brokers`` are answered with the right line."""
+
+    other = "brokers"
+    theirs = ("list", "drain", "decommission", "recommission")
+
+
+app = typed.App(cls=BrokerGroup, invoke_without_command=True)
 config_app = typed.App(help="Check and show the settings of a broker.")
 app.add_group(config_app, name="config")
 app.command("health")(health)

@@ -49,6 +49,19 @@ SHEETS: dict[str, tuple[tuple[str, str], ...]] = {
         ("and do it", "oncelog groups reset-offsets g -t orders --by-duration 1h --execute"),
         ("as far as another group", "oncelog groups reset-offsets g --to-group other --execute"),
     ),
+    "moves": (
+        (
+            "what it would be to move a partition",
+            "oncelog partitions move orders:0 --to 3,2 --dry-run",
+        ),
+        ("and do it", "oncelog partitions move orders:0 --to 3,2"),
+        ("how far it is", "oncelog partitions status"),
+        (
+            "wait for the end; exit code 10 if it is stalled",
+            "oncelog partitions status --watch --exit-when-done",
+        ),
+        ("as it was before", "oncelog partitions cancel orders:0"),
+    ),
     "trouble": (
         ("is the cluster healthy? exit code 10 if not", "oncelog cluster health"),
         ("wait until it is", "oncelog cluster health --watch --exit-when-healthy --timeout 5m"),
@@ -70,7 +83,7 @@ def cheat(
         ),
     ] = None,
 ) -> None:
-    """Show examples: start, topics, produce, consume, groups or trouble; without a name all."""
+    """Show examples of what the command line can do; without a name, all of them."""
     if topic is not None and topic not in SHEETS:
         raise UsageError(f"{topic!r}: there are {', '.join(SHEETS)}")
     for number, name in enumerate(SHEETS if topic is None else [topic]):

@@ -6,19 +6,17 @@ looked at. ``--style nagios`` has Nagios' codes instead: 0 ok, 1 warning, 2 crit
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
 from oncelog_cli.documents.cluster import health_of, snapshot
 from oncelog_cli.exits import EXIT_UNHEALTHY
-from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.health import (
     DISK_CRITICAL_PERCENT,
     DISK_WARNING_PERCENT,
+    ClusterSnapshot,
     HealthCheck,
     HealthLimits,
     Status,
@@ -28,9 +26,17 @@ from oncelog_cli.health import (
     worst,
     wrong_ones,
 )
-from oncelog_cli.options import UsageError, parsed
+from oncelog_cli.options import UsageError
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
+from oncelog_cli.watching import (
+    INTERVAL,
+    IntervalOption,
+    WatchOption,
+    look_again,
+    moment,
+    seconds_of,
+)
 
 NAGIOS_UNKNOWN = 3
 
@@ -63,10 +69,6 @@ CriticalOption = Annotated[
     float,
     typed.Option("--disk-critical", min=0, max=100, metavar="PERCENT", help="Critical below it."),
 ]
-WatchOption = Annotated[bool, typed.Option("--watch", "-w", help="Look again and again.")]
-IntervalOption = Annotated[
-    str, typed.Option("--interval", metavar="DURATION", help="With --watch: between two looks.")
-]
 ExitOption = Annotated[
     bool,
     typed.Option(
@@ -98,7 +100,7 @@ def health(
     disk_warning: WarningOption = DISK_WARNING_PERCENT,
     disk_critical: CriticalOption = DISK_CRITICAL_PERCENT,
     watch: WatchOption = False,
-    interval: IntervalOption = "2s",
+    interval: IntervalOption = INTERVAL,
     exit_when_healthy: ExitOption = False,
     timeout: TimeoutOption = None,
     style: StyleOption = Style.PLAIN,
@@ -117,8 +119,8 @@ def health(
         raise UsageError("--style stands instead of a format, and not with --watch")
     if style is Style.NAGIOS:
         _nagios(cluster, limits)
-    pause_s = parsed("--interval", _seconds, interval)
-    limit_s = None if timeout is None else parsed("--timeout", _seconds, timeout)
+    pause_s = seconds_of("--interval", interval)
+    limit_s = None if timeout is None else seconds_of("--timeout", timeout)
     if watch:
         checks = run(
             _watch(cluster.servers, limits, output, pause_s, limit_s, until=exit_when_healthy)
@@ -135,10 +137,6 @@ def health(
     output.finish(document)
     if status is not Status.OK:
         raise typed.Exit(EXIT_UNHEALTHY)
-
-
-def _seconds(text: str) -> float:
-    return max(duration_ms(text), 1) / 1000
 
 
 def _nagios(cluster: NamedCluster, limits: HealthLimits) -> None:
@@ -163,27 +161,20 @@ async def _watch(
     until: bool,
 ) -> list[HealthCheck]:
     """Look until it is healthy, or time is up; a cluster that does not answer may yet come."""
-    import asyncio
+    checks: list[HealthCheck] = []
 
-    from oncelog import OncelogError
-
-    ends_s = None if limit_s is None else time.monotonic() + limit_s
-    while True:
-        try:
-            async with clients.admin(servers) as admin:
-                checks = check_all(await snapshot(admin), limits)
-        except (OncelogError, OSError) as error:
-            text = " ".join(str(error).split())
-            checks = [HealthCheck("answer", Status.CRITICAL, (), text, unnamed=1)]
+    def seen(found: ClusterSnapshot | Exception) -> bool:
+        if isinstance(found, Exception):
+            text = " ".join(str(found).split())
+            checks[:] = [HealthCheck("answer", Status.CRITICAL, (), text, unnamed=1)]
+        else:
+            checks[:] = check_all(found, limits)
         status = worst(checks)
-        wrong = wrong_ones(checks)
-        moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        output.line(f"{moment}  {_word(status)}  {'; '.join(wrong)}".rstrip())
-        if until and status is Status.OK:
-            return checks
-        if ends_s is not None and time.monotonic() + pause_s > ends_s:
-            return checks
-        await asyncio.sleep(pause_s)
+        output.line(f"{moment()}  {_word(status)}  {'; '.join(wrong_ones(checks))}".rstrip())
+        return until and status is Status.OK
+
+    await look_again(servers, snapshot, seen, pause_s, limit_s)
+    return checks
 
 
 def _word(status: Status) -> str:

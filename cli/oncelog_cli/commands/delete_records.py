@@ -13,7 +13,6 @@ from typing import Annotated, TextIO
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.commands.group_reset import read_offsets_file
 from oncelog_cli.documents.record_deletion import (
     WantedDeletion,
     deleted_records,
@@ -28,6 +27,7 @@ from oncelog_cli.options import (
     complete_topics,
     confirm,
     parsed,
+    read_named_file,
 )
 from oncelog_cli.render import PARTITION_NAME, Column, Output, counted
 
@@ -107,7 +107,7 @@ def _wanted(topics: list[str], before: str | None, from_file: Path | None) -> Wa
 
 
 def _read_file(path: Path) -> dict[Partition, int]:
-    found = read_offsets_file(path, _parse)
+    found = read_named_file(path, _parse)
     if not found:
         raise UsageError(f"--from-file {path}: no offsets")
     return found

@@ -7,11 +7,10 @@ nearer end, and the row says so. A partition that cannot be reset is a line on s
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
@@ -31,7 +30,13 @@ from oncelog_cli.group_offsets import (
     read_csv,
     time_ms,
 )
-from oncelog_cli.options import GroupArgument, UsageError, complete_groups, parsed
+from oncelog_cli.options import (
+    GroupArgument,
+    UsageError,
+    complete_groups,
+    parsed,
+    read_named_file,
+)
 from oncelog_cli.render import PARTITION_NAME, Column, Output
 
 if TYPE_CHECKING:
@@ -188,25 +193,8 @@ def _chosen(topics: list[str], all_topics: bool, option: str) -> Chosen | None:
     return parsed("--topic", parse_partitions, topics)
 
 
-def read_offsets_file(
-    path: Path, parse: Callable[[TextIO], dict[Partition, int]]
-) -> dict[Partition, int]:
-    """Return what a parser makes of a file; ``-`` is standard input.
-
-    :raises UsageError: it cannot be read, or the parser makes nothing of it.
-    """
-    try:
-        if str(path) == "-":
-            return parse(sys.stdin)
-        with path.open(encoding="utf-8", newline="") as lines:
-            return parse(lines)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"--from-file {path}: {reason}") from None
-
-
 def _read_file(path: Path, group: str) -> dict[Partition, int]:
-    found = read_offsets_file(path, lambda lines: read_csv(lines, group))
+    found = read_named_file(path, lambda lines: read_csv(lines, group))
     if not found:
         raise UsageError(f"--from-file {path}: no offsets for {group}")
     return found

@@ -70,6 +70,9 @@ ConsoleOption = Annotated[
     bool,
     typed.Option("--console", help="The console for a browser as well; it may change all."),
 ]
+KafkaOption = Annotated[
+    bool, typed.Option("--kafka", help="A listener of every broker for clients of Kafka as well.")
+]
 OpenOption = Annotated[bool, typed.Option("--open", help="Open a browser; with --console.")]
 ForegroundOption = Annotated[
     bool, typed.Option("--foreground", help="Stay, and stop the cluster on Ctrl+C.")
@@ -87,6 +90,7 @@ def up(
     secure: SecureOption = False,
     console: ConsoleOption = False,
     open_browser: OpenOption = False,
+    kafka: KafkaOption = False,
     foreground: ForegroundOption = False,
 ) -> None:
     """Start ZooKeeper and brokers on this machine, and return when they serve.
@@ -103,6 +107,9 @@ def up(
     With --console a browser can look at the cluster, and change it; 'status' says where. Who looks
     at a secured one needs the token in a file beside the console's log; the browser that --open
     opens is signed in.
+
+    With --kafka every broker has a listener that speaks Kafka's protocol as well, on a free port
+    that it keeps.
     """
     extras.need("local", extras.BROKER, "a cluster on this machine")
     if console:
@@ -114,6 +121,8 @@ def up(
     cluster = _chosen_cluster(
         place, brokers, zookeeper, port, settings, metrics=metrics, secure=secure
     )
+    if kafka:
+        cluster.serve_kafka()
     profile = _start(cluster, output)
     if console:
         _start_console(cluster, output, profile, open_browser=open_browser)
@@ -225,6 +234,8 @@ def _show(cluster: LocalCluster, output: Output, *, finish: bool) -> None:
     output.table(COLUMNS, status["processes"])
     output.line()
     output.line(f"bootstrap  {status['bootstrap']}")
+    if status["kafka_bootstrap"] is not None:
+        output.line(f"kafka      {status['kafka_bootstrap']}")
     if cluster.console.is_alive():
         output.line(f"console    {cluster.console.url}")
         if cluster.secure:

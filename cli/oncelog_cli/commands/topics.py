@@ -7,14 +7,17 @@ code is then 1. What destroys asks first; ``--dry-run`` shows what would be done
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.commands.balance import begin_plan, show_plan
 from oncelog_cli.commands.delete_records import delete_records
 from oncelog_cli.commands.partitions import LEADING, OUTSIDE_ISR
 from oncelog_cli.commands.topic_clone import clone
 from oncelog_cli.commands.topic_offsets import offsets as show_offsets
+from oncelog_cli.documents.balancing import planned_factor
 from oncelog_cli.documents.topics import (
     altered_topics,
     created_topics,
@@ -68,6 +71,8 @@ PARTITION_COLUMNS = (
     *OUTSIDE_ISR,
     Column("START", "start_offset", right=True),
     Column("END", "end_offset", right=True),
+    Column("ADDING", "adding", wide=True),
+    Column("REMOVING", "removing", wide=True),
 )
 CONFIG_COLUMNS = (
     Column("SETTING", "key"),
@@ -211,7 +216,13 @@ def _show(document: Mapping[str, Any], output: Output) -> None:
     counted = _counted(document["partition_count"], document["replication_factor"])
     output.line(f"{document['topic']}{counted}, id {document['topic_id']}")
     output.line()
-    output.table(PARTITION_COLUMNS, document["partitions"], under={"topic": document["topic"]})
+    rows = document["partitions"]
+    moves = any(row["adding"] or row["removing"] for row in rows)
+    columns = [
+        replace(each, wide=False) if moves and each.key in ("adding", "removing") else each
+        for each in PARTITION_COLUMNS
+    ]
+    output.table(columns, rows, under={"topic": document["topic"]})
     if document["configs"]:
         output.line()
         output.table(CONFIG_COLUMNS, document["configs"], detail=True)
@@ -229,20 +240,36 @@ def alter(
     partitions: Annotated[
         int | None, typed.Option("--partitions", "-p", min=1, metavar="N", help="Grow to so many.")
     ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typed.Option(
+            "--replication-factor", min=1, metavar="N", help="Move to so many replicas; alone."
+        ),
+    ] = None,
     config: Configs = None,
     delete_config: Annotated[
         list[str] | None,
         typed.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable."),
     ] = None,
+    yes: YesOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Add partitions to topics, or change their settings; what is not named stays.
 
-    With more partitions a key may belong to another one than before.
+    With more partitions a key may belong to another one than before. With --replication-factor
+    replicas are added or dropped while the topic is written and read, after a question; 'partitions
+    status' shows how far that is.
     """
     entries = set_and_deleted(config or (), delete_config or ())
+    if replication_factor is not None:
+        if partitions is not None or entries:
+            raise UsageError("--replication-factor is changed alone: say the rest another time")
+        _alter_factor(output, cluster, topics, replication_factor, regex, yes, dry_run)
+        return
     if partitions is None and not entries:
-        raise UsageError("say what to change: --partitions, --config or --delete-config")
+        raise UsageError(
+            "say what to change: --partitions, --config, --delete-config or --replication-factor"
+        )
     answer = cluster.ask(
         lambda admin: altered_topics(
             admin, topics, entries, partitions, regex=regex, dry_run=dry_run
@@ -251,7 +278,27 @@ def alter(
     document = output.document_of(answer)
     sound = (row["topic"] for row in document["topics"] if "error" not in row)
     output.tell("would alter" if dry_run else "altered", sound)
-    output.finish(document, ALTERED_COLUMNS)
+    output.finish({**document, "partitions": [], "plan_id": None}, ALTERED_COLUMNS)
+
+
+def _alter_factor(
+    output: Output,
+    cluster: NamedCluster,
+    topics: list[str],
+    factor: int,
+    regex: bool,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    planned = cluster.ask(lambda admin: planned_factor(admin, topics, factor, regex=regex))
+    document = planned
+    if planned["partitions"] and not dry_run:
+        reason = f"replication factor {factor}"
+        document = begin_plan(output, cluster, planned, "Change", reason, yes)
+    show_plan(output, document)
+    altered = [{"topic": name, "altered": not dry_run} for name in planned["topics"]]
+    rows, plan_id = document["partitions"], document["plan_id"]
+    output.finish({"dry_run": dry_run, "topics": altered, "partitions": rows, "plan_id": plan_id})
 
 
 app.command("trim-prefix")(delete_records)

@@ -27,6 +27,7 @@ STOP_DEADLINE_S = 30.0
 
 INTERNAL_LISTENER = "internal"
 EXTERNAL_LISTENER = "external"
+KAFKA_LISTENER = "kafka"
 HOST = "127.0.0.1"
 NOTHING: Mapping[str, Value] = MappingProxyType({})
 
@@ -48,11 +49,14 @@ class LocalBroker(ProcessOwner):
         self.internal_port = internal_port
         self.metrics_port = 0
         """Where metrics and probes are; 0: nowhere, unless the settings say so."""
+        self.kafka_port = 0
+        """Where clients of Kafka connect; 0: nowhere."""
         super().__init__()
 
-    def place(self, port: int, internal_port: int, metrics_port: int) -> None:
+    def place(self, port: int, internal_port: int, metrics_port: int, kafka_port: int) -> None:
         """Say where it listens from its next start on, or does as it runs."""
-        self.port, self.internal_port, self.metrics_port = port, internal_port, metrics_port
+        self.port, self.internal_port = port, internal_port
+        self.metrics_port, self.kafka_port = metrics_port, kafka_port
 
     def adopt(self, process: ManagedProcess | None) -> None:
         """Take the process of an earlier command for its own; None: it has none."""
@@ -62,6 +66,16 @@ class LocalBroker(ProcessOwner):
     def address(self) -> str:
         """Return ``host:port`` for clients."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Return all ports that it has; 0 stands for one that it lacks."""
+        return self.port, self.internal_port, self.metrics_port, self.kafka_port
+
+    @property
+    def kafka_address(self) -> str | None:
+        """Return ``host:port`` for clients of Kafka, or None."""
+        return f"{HOST}:{self.kafka_port}" if self.kafka_port else None
 
     @property
     def config_path(self) -> Path:
@@ -110,10 +124,13 @@ class LocalBroker(ProcessOwner):
         Their ``listeners`` is a table by the listener's name.
 
         :param internal: what the listener between brokers has beside its address.
-        :param external: what the listener for clients has.
+        :param external: what the listeners for clients have, ours and Kafka's.
         """
         ports = {INTERNAL_LISTENER: self.internal_port, EXTERNAL_LISTENER: self.port}
         given = {INTERNAL_LISTENER: internal, EXTERNAL_LISTENER: external}
+        if self.kafka_port:
+            ports[KAFKA_LISTENER] = self.kafka_port
+            given[KAFKA_LISTENER] = {"protocol": "kafka", **external}
         own = _listener_tables(settings.get("listeners", {}), ports)
         self.directory.mkdir(parents=True, exist_ok=True)
         whole: dict[str, Value] = {

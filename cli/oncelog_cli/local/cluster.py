@@ -59,6 +59,8 @@ class LocalCluster:
     :param metrics: whether every broker has a port with metrics and probes, a free one of this
         machine's loopback, which it keeps.
     :param secure: whether every listener speaks TLS, and serves only whom it knows.
+    :param kafka: whether every broker has a listener for clients of Kafka, on a free port that it
+        keeps.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class LocalCluster:
         settings: Mapping[str, Value] | None = None,
         metrics: bool = False,
         secure: bool = False,
+        kafka: bool = False,
     ) -> None:
         self.directory = directory.absolute()
         self.external_zookeeper = zookeeper
@@ -80,6 +83,7 @@ class LocalCluster:
         self.settings: dict[str, Value] = dict(settings or {})
         self.metrics = metrics
         self.secure = secure
+        self.kafka = kafka
         self.brokers: dict[int, LocalBroker] = {}
         self.console = LocalConsole(self.directory / "console")
         """It has a port if there was ever one."""
@@ -136,6 +140,19 @@ class LocalCluster:
         """Say whether brokers have a port for metrics and probes from their next start on."""
         self.metrics = wanted
 
+    def serve_kafka(self) -> None:
+        """Have brokers listen for clients of Kafka from their next start on.
+
+        :raises LocalClusterError: one runs that does not.
+        """
+        for broker in self.brokers.values():
+            if broker.is_alive() and not broker.kafka_port:
+                raise LocalClusterError(
+                    f"broker {broker.broker_id} runs without a listener for clients of Kafka."
+                    " Remedy: 'oncelog down', then 'oncelog up --kafka'"
+                )
+        self.kafka = True
+
     def _take_processes(self, state: Mapping[str, Any], text: str) -> None:
         self._seen = text
         if self.zookeeper is not None and state["zookeeper"] is not None:
@@ -145,8 +162,10 @@ class LocalCluster:
             if entry["id"] not in self.brokers:
                 self._add(entry["id"], entry["port"])
             broker = self.brokers[entry["id"]]
-            broker.place(entry["port"], entry["internal_port"], entry.get("metrics_port", 0))
+            ports = (entry.get("metrics_port", 0), entry.get("kafka_port", 0))
+            broker.place(entry["port"], entry["internal_port"], *ports)
             self.metrics = self.metrics or broker.metrics_port > 0
+            self.kafka = self.kafka or broker.kafka_port > 0
             broker.adopt(_process(entry, broker.log_path))
         known = state.get("console")
         if known is not None:
@@ -184,6 +203,7 @@ class LocalCluster:
                     "port": broker.port,
                     "internal_port": broker.internal_port,
                     "metrics_port": broker.metrics_port,
+                    "kafka_port": broker.kafka_port,
                     **_identity(broker.process),
                 }
                 for broker in self.brokers.values()
@@ -219,6 +239,13 @@ class LocalCluster:
     def bootstrap(self) -> str:
         """Return the addresses of all brokers for clients, comma separated."""
         return ",".join(broker.address for broker in self.brokers.values())
+
+    @property
+    def kafka_bootstrap(self) -> str | None:
+        """Return the addresses of all brokers for clients of Kafka, comma separated; None if there
+        are none."""
+        found = [broker.kafka_address for broker in self.brokers.values()]
+        return ",".join(address for address in found if address is not None) or None
 
     @property
     def tls_directory(self) -> Path:
@@ -284,6 +311,7 @@ class LocalCluster:
         return {
             "directory": str(self.directory),
             "bootstrap": self.bootstrap,
+            "kafka_bootstrap": self.kafka_bootstrap,
             "zookeeper": self.zookeeper_connect,
             "secure": self.secure,
             "processes": rows,
@@ -412,7 +440,7 @@ class LocalCluster:
 
     def _choose_ports(self, broker: LocalBroker) -> None:
         every = self.brokers.values()
-        taken = {port for b in every for port in (b.port, b.internal_port, b.metrics_port)}
+        taken = {port for b in every for port in b.ports}
         if broker.port and not port_is_free(broker.port):
             raise LocalClusterError(
                 f"port {broker.port} for broker {broker.broker_id} is in use. Remedy: another "
@@ -420,14 +448,10 @@ class LocalCluster:
             )
         port = broker.port or _free_port_not_in(taken)
         taken.add(port)
-        internal = broker.internal_port
-        if not internal or not port_is_free(internal):
-            internal = _free_port_not_in(taken)
-            taken.add(internal)
-        metrics = broker.metrics_port if self.metrics else 0
-        if self.metrics and not (metrics and port_is_free(metrics)):
-            metrics = _free_port_not_in(taken)
-        broker.place(port, internal, metrics)
+        internal = _kept_or_free(broker.internal_port, taken)
+        metrics = _kept_or_free(broker.metrics_port, taken) if self.metrics else 0
+        kafka = _kept_or_free(broker.kafka_port, taken) if self.kafka else 0
+        broker.place(port, internal, metrics, kafka)
 
     def start_console(
         self, profile: str | None, *, open_browser: bool = False, progress: Progress = _silent
@@ -528,6 +552,15 @@ class LocalCluster:
             )
         for broker_id in range(len(self.brokers) + 1, brokers + 1):
             self._add(broker_id, 0)
+
+
+def _kept_or_free(port: int, taken: set[int]) -> int:
+    """Return a broker's port if it has one that is free; else a free one, which is taken then."""
+    if port and port_is_free(port):
+        return port
+    found = _free_port_not_in(taken)
+    taken.add(found)
+    return found
 
 
 def _free_port_not_in(taken: set[int]) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from oncelog_cli.local.broker import broker_environment
 from oncelog_cli.local.cluster import LocalCluster
@@ -158,6 +159,48 @@ def test_up_status_down(directory: Path, capsys: pytest.CaptureFixture[str]) -> 
     stopped = document(capsys)
     assert stopped["clean"]
     assert {row["state"] for row in stopped["processes"]} == {"stopped"}
+
+
+@pytest.mark.integration
+@pytest.mark.zookeeper
+@pytest.mark.slow
+def test_clients_of_kafka_are_served_as_well(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--dir", str(directory)]
+    assert run_command(["up", *place, "-n", "1", "--json"]) == 0
+    assert document(capsys)["kafka_bootstrap"] is None
+    assert run_command(["up", *place, "--kafka"]) == 1
+    assert "'oncelog down', then 'oncelog up --kafka'" in capsys.readouterr().err
+    assert run_command(["down", *place]) == 0
+    capsys.readouterr()
+
+    assert run_command(["up", *place, "--kafka", "--json"]) == 0
+    started = document(capsys)
+    ours, address = started["bootstrap"], started["kafka_bootstrap"]
+    assert address not in (None, ours)
+    assert run_command(["up", *place, "--kafka"]) == 0  # it runs: the same
+    assert f"kafka      {address}\n" in capsys.readouterr().out
+    assert run_command(["topics", "create", "t", "--bootstrap", ours]) == 0
+    produce_by_kafka(address, "t", b"from Kafka")
+    capsys.readouterr()
+    consume = ["consume", "t", "--from-beginning", "--number", "1", "--bootstrap", ours]
+    assert run_command([*consume, "--json"]) == 0
+    assert document(capsys)["value"] == "from Kafka"
+
+    assert run_command(["down", *place, "--json"]) == 0
+    assert document(capsys)["kafka_bootstrap"] == address, "it is kept for the next start"
+
+
+def produce_by_kafka(address: str, topic: str, value: bytes) -> None:
+    """Produce one record by confluent-kafka, as soon as the brokers take what it writes."""
+    producer = Producer({"bootstrap.servers": address})
+    deadline = time.monotonic() + 30
+    told: list[Any] = []
+    while not told or told[-1] is not None:
+        assert time.monotonic() < deadline, told[-1:]
+        producer.produce(topic, value, on_delivery=lambda error, _: told.append(error))
+        producer.flush(10)
 
 
 def asked(address: str, path: str, **headers: str) -> tuple[int, str, str]:

@@ -28,6 +28,7 @@ def test_the_story_knows_its_job() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.integration
 @pytest.mark.zookeeper
 @pytest.mark.timeout(900)

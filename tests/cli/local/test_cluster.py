@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,13 +89,35 @@ def test_ports_of_metrics_are_kept_and_absent_unless_wanted(tmp_path: Path) -> N
     assert "metrics_port" not in plain.brokers[1].config_path.read_text()
 
 
-def test_a_state_file_of_before_there_were_metrics(tmp_path: Path) -> None:
+def test_ports_for_clients_of_kafka_are_kept_and_absent_unless_wanted(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, brokers=2, metrics=True)
+    assert LocalCluster(tmp_path, brokers=1).kafka_bootstrap is None
+    cluster.serve_kafka()
+    for broker in cluster.brokers.values():
+        cluster._choose_ports(broker)
+        broker.write_config("zk:2181", {"listeners": {"kafka": {"advertised_host": "here"}}})
+    every = [port for broker in cluster.brokers.values() for port in broker.ports]
+    assert len({0, *every}) == 9
+    addresses = ",".join(f"127.0.0.1:{b.kafka_port}" for b in cluster.brokers.values())
+    assert cluster.kafka_bootstrap == addresses
+    config = tomllib.loads(cluster.brokers[1].config_path.read_text())
+    port = cluster.brokers[1].kafka_port
+    listener = {"name": "kafka", "host": "127.0.0.1", "port": port, "protocol": "kafka"}
+    assert config["listeners"][-1] == {**listener, "advertised_host": "here"}
+    cluster.save()
+    loaded = LocalCluster.load(tmp_path)
+    assert (loaded.kafka, loaded.kafka_bootstrap) == (True, addresses)
+
+
+def test_a_state_file_of_an_older_release(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, brokers=1)
     cluster.save()
     state = json.loads(cluster.state_path.read_text())
-    del state["brokers"][0]["metrics_port"]
+    del state["brokers"][0]["metrics_port"], state["brokers"][0]["kafka_port"]
     cluster.state_path.write_text(json.dumps(state))
-    assert not LocalCluster.load(tmp_path).metrics
+    loaded = LocalCluster.load(tmp_path)
+    assert not loaded.metrics
+    assert not loaded.kafka
 
 
 def test_growing_and_not_shrinking(tmp_path: Path) -> None:

@@ -61,7 +61,14 @@ def test_brokers_show_certificates_and_clients_passwords(tmp_path: Path) -> None
     internal, external = secured.listener_settings(loaded.directory, 1)
     settings = secured.security_settings()
     broker.write_config("zk:1", settings, internal=internal, external=external)
-    between_brokers, for_clients = load_config(str(broker.config_path)).listeners
+    assert len(load_config(str(broker.config_path)).listeners) == 2
+    loaded.serve_kafka()
+    broker.place(21_001, 21_002, 0, 21_003)
+    broker.write_config("zk:1", settings, internal=internal, external=external)
+    between_brokers, for_clients, for_kafka = load_config(str(broker.config_path)).listeners
+    assert (for_kafka.protocol, for_kafka.port) == ("kafka", 21_003)
+    assert for_kafka.sasl_mechanisms == for_clients.sasl_mechanisms
+    assert for_kafka.tls_certificate_file == for_clients.tls_certificate_file
     assert between_brokers.tls_client_auth == "required"
     assert between_brokers.sasl_mechanisms == []
     assert for_clients.tls_client_auth == "none"
