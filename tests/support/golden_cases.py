@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +34,10 @@ from oncelog_protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from oncelog_protocol.errors import (
+    TopicAuthorizationFailedError,
+)
+from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.groups import DescribedMember, OffsetCommitPartition
 from oncelog_protocol.messages.transaction_admin import (
     DescribedProducer,
@@ -43,7 +47,16 @@ from oncelog_protocol.messages.transaction_admin import (
 from oncelog_protocol.messages.transactions import TxnTopic
 from oncelog_protocol.records.builder import encode_batch
 from support.admin_cluster import AdminCluster, KnownGroup, KnownTransaction
+from support.fake_cluster import Action
 from support.golden import Case, World, tp
+from support.golden_moves import (
+    even,
+    moves,
+    moves_of_no_known_size,
+    moves_that_nobody_tells,
+    uneven,
+)
+from support.golden_services import drains, retires, two_brokers
 from support.happened import happened
 from support.log_tellers import Teller
 
@@ -148,6 +161,27 @@ async def transactions(world: World) -> None:
     put["spark"] = KnownTransaction(2, spark)
     cluster.producers[tp("t", 0)] = [_producer(66), _producer(7), _producer(20)]
     cluster.producers[tp("t", 1)] = [_producer(7)]
+
+
+async def waited_for(world: World) -> None:
+    """Make the transactions; the group "stopped" has come up to what "pay" holds back in t-0, and
+    "behind" not yet."""
+    await transactions(world)
+    world.scripted.producers[tp("t", 1)] = []
+    log = world.scripted.partition("t", 0)
+    log.append(encode_batch([b"x"] * 12, timestamps=1000))
+    log.open_txns[7] = 9
+    for name, coordinator, offset in (("stopped", 1, 9), ("behind", 2, 3)):
+        group = world.scripted.known_groups[name] = KnownGroup(coordinator)
+        group.offsets[tp("t")] = OffsetCommitPartition(0, offset, -1, "")
+
+
+async def not_told(world: World) -> None:
+    """Make the transactions, in partitions that may not be seen."""
+    await transactions(world)
+    for api, times in ((ApiKey.DESCRIBE_PRODUCERS, 1), (ApiKey.LIST_OFFSETS, 2)):
+        refused = TopicAuthorizationFailedError
+        world.scripted.rule(api, Action.ERROR, error=refused, times=times)
 
 
 def _producer(producer_id: int) -> DescribedProducer:
@@ -275,8 +309,13 @@ async def backup(world: World) -> None:
 # ------------------------------------------------------------------------------ cases
 
 
-def _fake(line: str, prepare: Callable[[World], Awaitable[None]], code: int = 0) -> Case:
-    return Case(line, "fake", prepare, code=code)
+def _fake(
+    line: str,
+    prepare: Callable[[World], Awaitable[None]],
+    code: int = 0,
+    formats: Sequence[str] = ("table", "json", "tsv"),
+) -> Case:
+    return Case(line, "fake", prepare, code=code, formats=formats)
 
 
 SIZES_OF_PARTS = (
@@ -336,10 +375,15 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "topics describe": (
         Case("topics describe orders"),
         Case("topics describe bills none --no-offsets", code=1),
+        _fake("topics describe t", moves),
+        _fake("topics describe t", moves_that_nobody_tells),
     ),
     "topics alter": (
         Case("topics alter grows -p 2 -c retention_ms=1000", prepare=topic("grows")),
         Case("topics alter orders -p 1", code=1),
+        _fake("topics alter t --replication-factor 1 --yes", uneven),
+        _fake("topics alter t --replication-factor 1", uneven, code=2),
+        _fake("topics alter t --replication-factor 1 -p 9", uneven, code=2),
     ),
     "topics delete": (
         Case("topics delete doomed --yes", prepare=topic("doomed")),
@@ -399,6 +443,10 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "transactions list": (_fake("transactions list", transactions),),
     "transactions describe": (
         _fake("transactions describe pay done spark", transactions),
+        _fake("transactions describe pay done spark --partitions", waited_for),
+        Case(
+            "transactions describe spark --partitions", "fake", not_told, formats=("json",), code=1
+        ),
         _fake("transactions describe none", transactions, code=1),
     ),
     "transactions find-hanging": (_fake("transactions find-hanging", transactions),),
@@ -431,8 +479,55 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("cluster events --follow", "none", code=2, formats=("json",)),
     ),
     "cluster health": (
+        _fake("cluster health --disk-warning 0 --disk-critical 0", moves, code=10),
         Case("cluster health --disk-warning 0 --disk-critical 0"),
         Case("cluster health --brokers 3 --disk-warning 0 --disk-critical 0", code=10),
+    ),
+    "brokers list": (Case("brokers list", prepare=topic("held")),),
+    "brokers drain": (
+        _fake("brokers drain 2", drains),
+        _fake("brokers drain 2 --dry-run", drains),
+        _fake("brokers drain 9", drains, code=1),
+        _fake("brokers drain 2 --timeout 5s", drains, code=2),
+    ),
+    "brokers decommission": (
+        _fake("brokers decommission 2 --yes", retires),
+        _fake("brokers decommission 2 --accept-loss t:2 --yes --dry-run", retires),
+        _fake("brokers decommission 2 --accept-loss t --yes", retires, code=2),
+        _fake("brokers decommission 2", retires, code=2),
+    ),
+    "brokers recommission": (_fake("brokers recommission 2", two_brokers),),
+    "partitions move": (
+        _fake("partitions move t:0,2 --to 2 --dry-run", moves),
+        _fake("partitions move t:0 --to 2 --yes --reason 'old disk'", moves),
+        _fake("partitions move t --to 9 --yes", moves, code=1),
+        _fake("partitions move t:0 --to 2 --dry-run", moves_of_no_known_size),
+        _fake("partitions move --from-file {dir}/kafka.json --dry-run", moves, code=1),
+        _fake("partitions move t:0 --to 2", moves, code=2),
+        _fake("partitions move t:0 --log-dir /data2 --broker 1 --dry-run", moves),
+    ),
+    "balance plan": (
+        _fake("balance plan", uneven),
+        _fake("balance plan t --goal bytes --max-moves 3 --max-bytes 1GiB", even),
+        _fake("balance plan --max-bytes much", even, code=2),
+    ),
+    "balance run": (
+        _fake("balance run --yes", uneven),
+        _fake("balance run", uneven, code=2),
+        _fake("balance run", even),
+    ),
+    "balance status": (_fake("balance status", uneven),),
+    "partitions cancel": (
+        _fake("partitions cancel t:1 --yes", moves),
+        _fake("partitions cancel --all --now --dry-run", moves),
+        _fake("partitions cancel t:0 --yes", moves, code=1),
+        _fake("partitions cancel --all", moves, code=2),
+    ),
+    "partitions status": (
+        _fake("partitions status", moves, code=10),
+        _fake("partitions status --format wide", moves, code=10, formats=PLAIN),
+        _fake("partitions status none", moves),
+        _fake("partitions status --watch", moves, code=2, formats=("json",)),
     ),
     "configs describe": (
         Case("configs describe --topic orders"),
@@ -625,8 +720,27 @@ CASES: Mapping[str, tuple[Case, ...]] = {
 }
 """Cases by the path of the command, as it is typed after ``oncelog``."""
 
+_HELD = [{"topic": "string", "partition": "integer", "reason": "string"}]
+
 HINTS: Mapping[str, Any] = {
+    "by": "string or null",
+    "leaders_left": _HELD,
+    "lost_with_it": _HELD,
+    "replicas_left": _HELD,
+    "since_ms": "integer or null",
     "client_id": "string or null",
+    "directories": [
+        {
+            "topic": "string",
+            "partition": "integer",
+            "broker": "integer",
+            "log_dir": "string or null",
+            "target": "string",
+            "bytes_done": "integer",
+            "bytes_total": "integer or null",
+            "offset_lag": "integer",
+        }
+    ],
     "value": "number or null",
     "host": "string or null",
     "broker_id": "integer or null",
@@ -636,6 +750,10 @@ HINTS: Mapping[str, Any] = {
     "ignored": ["string"],
     "items": ["string"],
     "last_known_elr": ["integer"],
+    "marked": "boolean or null",
+    "marker_offset": "integer or null",
+    "kafka_bootstrap": "string or null",
+    "leaving": ["integer"],
     "next_offset": "integer or null",
     "notes": ["string"],
     "offline_replicas": ["integer"],
@@ -650,6 +768,9 @@ HINTS: Mapping[str, Any] = {
     "transactional_id": "string or null",
     "unreadable": "string or null",
     "warnings": ["string"],
+    "plan_id": "string or null",
+    "removing": ["integer"],
+    "seconds": "integer or null",
 }
 """Hints by field: no case shows more of these than that they may be null or empty."""
 
