@@ -19,7 +19,15 @@ from typing import Literal
 
 from oncelog_console.history import Point
 from oncelog_console.rendering import duration_text, number_text, size_text
-from oncelog_console.svg import Picture, coordinate, draw_line, draw_text, finished, svg_root
+from oncelog_console.svg import (
+    Picture,
+    coordinate,
+    draw_line,
+    draw_text,
+    finished,
+    svg_root,
+    tell_axis,
+)
 
 POINTS_MAX = 300
 LINES_MAX = 6
@@ -117,15 +125,8 @@ def line_chart(
     plane = _Plane(since_ms, until_ms, top, LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM)
     root = svg_root("chart", WIDTH, HEIGHT, title)
     root.set("tabindex", "0")
-    for name, number in (
-        ("since", since_ms),
-        ("until", until_ms),
-        ("left", plane.left),
-        ("right", plane.right),
-        ("top", plane.top),
-        ("bottom", plane.bottom),
-    ):
-        root.set(f"data-{name}", coordinate(number))
+    sides, heights = (plane.left, plane.right), (plane.top, plane.bottom)
+    tell_axis(root, (since_ms, until_ms), sides, heights)
     _axes(root, plane, ticks, unit)
     for at_ms, text in happened:
         _mark(root, plane, ChartMark(at_ms, text))

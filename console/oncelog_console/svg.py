@@ -32,6 +32,23 @@ def svg_root(name: str, width: int, height: int, title: str) -> ET.Element:
     return root
 
 
+def tell_axis(
+    root: ET.Element,
+    times_ms: tuple[int, int],
+    sides: tuple[float, float],
+    heights: tuple[float, float],
+) -> None:
+    """Say on a picture where which time lies, for scripts (``axis.js``).
+
+    :param times_ms: the first and the last time, in ms since 1970.
+    :param sides: they lie there, from the left.
+    :param heights: what is shown over them lies between these, from above.
+    """
+    names = ("since", "until", "left", "right", "top", "bottom")
+    for name, number in zip(names, (*times_ms, *sides, *heights), strict=True):
+        root.set(f"data-{name}", coordinate(number))
+
+
 def draw_line(
     parent: ET.Element, start: tuple[float, float], end: tuple[float, float], name: str
 ) -> ET.Element:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from oncelog import TopicPartition
 from oncelog.errors import InvalidTxnStateError
 from oncelog_cli.documents.answer import Answer, Row
+from oncelog_cli.documents.held_back import held_back
 from oncelog_cli.documents.transactions import (
     aborted_transaction,
     described_transactions,
@@ -41,18 +42,17 @@ HELD_COLUMNS = (
 )
 
 
-async def held_back(desk: Desk, partitions: Iterable[TopicPartition]) -> list[Row]:
+async def _held_rows(desk: Desk, partitions: Collection[TopicPartition]) -> list[Row]:
     """Return how much readers at read_committed cannot see of each partition; None: not known."""
-    wanted = sorted(set(partitions))
-    stable = await desk.admin.list_offsets(wanted, "latest", isolation_level="read_committed")
-    high = await desk.admin.list_offsets(wanted, "latest", isolation_level="read_uncommitted")
-    rows: list[Row] = []
-    for at_stable, at_high in zip(stable, high, strict=True):
-        low, top = at_stable.offset, at_high.offset
-        held = None if low is None or top is None else max(0, top - low)
-        named = {"partition": str(at_stable.partition), "stable": low, "high": top}
-        rows.append({**named, "held": held})
-    return rows
+    return [
+        {
+            "partition": str(tp),
+            "stable": ends.last_stable_offset,
+            "high": ends.high_watermark,
+            "held": ends.records,
+        }
+        for tp, ends in (await held_back(desk.admin, partitions)).items()
+    ]
 
 
 def _held_sentence(rows: list[Row]) -> str:
@@ -123,7 +123,7 @@ class AbortTransaction(ClusterChange):
             partitions = [TopicPartition(**each) for each in row["partitions"]] or partitions
             facts["the state of the transaction"] = row["state"]
             facts["its partitions"] = tuple(str(tp) for tp in partitions)
-        rows = await held_back(desk, partitions)
+        rows = await _held_rows(desk, partitions)
         if last is not None:
             age = duration_text(max(0, desk.now_ms - last))
             sentences.append(f"Its producer, {self.producer_id}, has been silent for {age}.")
@@ -211,7 +211,7 @@ class FenceProducer(ClusterChange):
             raise RefusedError(f"{name} is an id of shared transactions: end those by their owner")
         partitions = [TopicPartition(**each) for each in row["partitions"]]
         last = await self._last_write(desk, partitions, row["producer_id"])
-        rows = await held_back(desk, partitions)
+        rows = await _held_rows(desk, partitions)
         facts = {
             "the state of the transaction": row["state"],
             "its producer": row["producer_id"],

@@ -7,6 +7,7 @@ progress the page shows, by a script or when it is loaded again.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
@@ -51,7 +52,6 @@ from oncelog_console.workers import TooManyWorkersError
 
 FIRST_LOOK_S = 1.0
 """A page waits so long for the end of a search before it shows what there is."""
-NEWS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,10 @@ class MessagesView:
     newest_first: bool = False
     beside: str = ""
     """Query of what lies next to the rows; "": it is not known, or there is nothing."""
+    later: int = 0
+    """So many offsets were written behind the range since it was chosen."""
+    now: str = ""
+    """Query of the same up to now; "": nothing came since."""
     more: str = ""
     """Query of the same with more rows; "": there are none."""
     follows: bool = False
@@ -148,8 +152,8 @@ def notes_of(
 async def show(visit: Visit) -> Page | Redirect:
     """Answer the page of records."""
     topic = visit.named("topic")
-    known = await _partitions(visit, topic)
     visit.console.searches.prepare()
+    known = await _partitions(visit, topic)
     typed = typed_of(visit.query)
     try:
         wanted = wanted_of(topic, visit.query, visit.now_ms)
@@ -178,9 +182,13 @@ async def show(visit: Visit) -> Page | Redirect:
         link=str(visit.request.url),
         newest_first=wanted.newest_first,
     )
-    if wanted.where:
-        return _page(visit, wanted, await _searched(visit, wanted, view, known))
-    return _page(visit, wanted, await _browsed(visit, wanted, view, known))
+    shown = _searched if wanted.where else _browsed
+    view, later = await asyncio.gather(
+        shown(visit, wanted, view, known), _later(visit, wanted, known)
+    )
+    if later:
+        view = replace(view, later=later, now=replace(wanted, end=None).query())
+    return _page(visit, wanted, view)
 
 
 def _page(visit: Visit, wanted: WantedRecords, view: MessagesView) -> Page:
@@ -261,6 +269,16 @@ async def _ends(visit: Visit, wanted: WantedRecords, known: Sequence[int]) -> di
     return {number: offset for number, offset in ends.items() if offset is not None}
 
 
+async def _later(visit: Visit, wanted: WantedRecords, known: Sequence[int]) -> int:
+    """Return how many offsets are behind a range by now, as far as leaders tell."""
+    if not isinstance(wanted.end, Places):
+        return 0
+    try:
+        return wanted.behind(await _ends(visit, wanted, known))
+    except OncelogError:
+        return 0
+
+
 async def _browsed(
     visit: Visit, wanted: WantedRecords, view: MessagesView, known: Collection[int]
 ) -> MessagesView:
@@ -309,31 +327,24 @@ async def found(visit: Visit) -> AsyncIterator[str]:
     known = visit.number("known", 0)
     try:
         wanted = wanted_of(visit.named("topic"), visit.query, visit.now_ms)
-        session = visit.session
-        search = visit.console.searches.begin(session.session_id, session.clients, wanted)
+        session, searches = visit.session, visit.console.searches
+        if known and searches.find(session.session_id, wanted) is None:
+            # Another search may find the same in another order: its first rows may be others.
+            failure = "This search is forgotten; load the page to search again."
+            yield server_sent("over", json.dumps({"state": "stopped", "failure": failure}))
+            return
+        search = searches.begin(session.session_id, session.clients, wanted)
     except (RangeError, TooManyWorkersError) as error:
         yield server_sent("over", json.dumps({"state": "failed", "failure": str(error)}))
         return
-    scanned = -1
-    while True:
-        await search.wait(known, scanned, NEWS_S)
-        visit.console.searches.find(session.session_id, wanted)
-        rows = search.rows[known:]
-        known, scanned = known + len(rows), search.progress.scanned
-        told = {
-            "rows": [row_document(row, visit.look) for row in rows],
-            "progress": progress_text(search.progress, search.per_second, visit.look),
-        }
-        yield server_sent("found", json.dumps(told))
-        if search.done:
-            over = {"state": search.done, "failure": search.failure}
-            yield server_sent("over", json.dumps(over))
-            return
-        await search.pause(known, PAUSE_S)
-
-
-PAUSE_S = 0.25
-"""News of a search are sent no more often, but for its first row and its end."""
+    async with aclosing(search.follow(known)) as news:
+        async for each in news:
+            rows = [row_document(row, visit.look) for row in each.rows]
+            progress = progress_text(each.progress, each.per_second, visit.look)
+            yield server_sent("found", json.dumps({"rows": rows, "progress": progress}))
+            if each.done:
+                over = {"state": each.done, "failure": each.failure}
+                yield server_sent("over", json.dumps(over))
 
 
 async def live(visit: Visit) -> AsyncIterator[str]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelog_cli.documents.cluster import health_of
-from oncelog_cli.health import ITEMS_SHOWN, Status
 from oncelog_console.chart import trend_line
 from oncelog_console.page import Page, PageRoute, Visit
 from oncelog_console.pages.brokers import BrokerRow, broker_rows
@@ -23,6 +22,7 @@ WRONG_PATHS = {
     "disk": "/brokers",
     "log_dirs": "/brokers",
     "controller": "/brokers",
+    "hanging_transactions": "/transactions?tab=hanging",
 }
 
 
@@ -33,8 +33,8 @@ class Overview:
     status: str
     """It is "ok", "warning", "critical", or "unknown"."""
     wrong: tuple[dict[str, Any], ...]
-    """Rows of ``cluster health`` that are not ok, each with ``path``, where to look; and a row of
-    the same form for transactions that hang, which the verdict of that command does not know."""
+    """Rows of checks that are not ok, as ``cluster health`` has them, each with ``path``, where to
+    look."""
     records_per_s: float | None
     bytes_per_s: float | None
     picture: Picture
@@ -54,20 +54,16 @@ class Overview:
 
 def overview_of(seen: Snapshot, now_ms: int) -> Overview:
     """Return the view of what is known."""
-    health = health_of(seen.checks)
     topics, cluster = seen.topics.value, seen.cluster.value
     partitions = None if topics is None else [p for topic in topics for p in topic.partitions]
     rates = seen.rates.values()
     events = None if seen.events.value is None else seen.events.value.document["events"]
     return Overview(
         status="unknown" if seen.status is None else str(seen.status),
-        wrong=(
-            *(
-                {**row, "path": WRONG_PATHS.get(row["check"], "/")}
-                for row in health["checks"]
-                if row["status"] != "ok"
-            ),
-            *hanging_row(seen),
+        wrong=tuple(
+            {**row, "path": WRONG_PATHS.get(row["check"], "/")}
+            for row in health_of(seen.all_checks)["checks"]
+            if row["status"] != "ok"
         ),
         records_per_s=sum(rate.records for rate in rates) if seen.rates else None,
         bytes_per_s=sum(rate.bytes for rate in rates) if seen.rates else None,
@@ -84,19 +80,6 @@ def overview_of(seen: Snapshot, now_ms: int) -> Overview:
         silent=seen.cluster.error,
         topic_count=None if topics is None else sum(not topic.internal for topic in topics),
     )
-
-
-def hanging_row(seen: Snapshot) -> list[dict[str, Any]]:
-    """Return a warning of the transactions that hang, as of the last search; nothing if none do."""
-    places = [
-        f"{row['topic']}-{row['partition']}@{row['start_offset']}" for row in seen.hanging_rows
-    ]
-    if not places:
-        return []
-    more = f" and {len(places) - ITEMS_SHOWN:,} more" if len(places) > ITEMS_SHOWN else ""
-    detail = f"readers at read_committed stop at {' '.join(places[:ITEMS_SHOWN])}{more}"
-    return [{"check": "hanging_transactions", "status": str(Status.WARNING), "count": len(places),
-             "detail": detail, "path": "/transactions?tab=hanging"}]  # fmt: skip
 
 
 async def show(visit: Visit) -> Page:

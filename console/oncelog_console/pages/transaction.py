@@ -7,20 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from oncelog import TopicPartition
-from oncelog_cli.documents.answer import Answer, Failure
-from oncelog_cli.documents.producers import described_producers
+from oncelog_cli.documents.answer import Failure, Row
+from oncelog_cli.documents.transaction_partitions import with_partitions
 from oncelog_cli.documents.transactions import described_transactions
-from oncelog_cli.group_offsets import Chosen
 from oncelog_console import commands
 from oncelog_console.page import ANSWER_MS, NotFoundError, Page, PageRoute, Visit
 from oncelog_console.pages.group import leaders_of
-from oncelog_console.pages.transactions import (
-    OFFSETS_MAX,
-    age_bar,
-    age_of,
-    held_back,
-    partitions_of,
-)
+from oncelog_console.pages.transactions import age_bar, age_of, groups_of
 from oncelog_console.svg import Picture
 from oncelog_protocol.errors import (
     TransactionalIdAuthorizationFailedError,
@@ -39,7 +32,6 @@ MEANINGS: Mapping[str, str] = {
 }
 
 Place = Literal["before", "here", "after"]
-MarkState = Literal["open", "ended", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +48,12 @@ class PartitionMark:
     """The transaction stands so in one partition."""
 
     partition: TopicPartition
-    writer: str
-    """This one writes there, in a shared transaction."""
-    producer_id: int | None
-    state: MarkState
-    start_offset: int | None
-    """It begins here, while it is open there."""
+    row: Row
+    """It is one of ``in_partitions``."""
     leader: int | None
     """None: nobody leads, or it is not known who does."""
-    holds_back: int | None
     why: str
-    """Why the state is not known."""
+    """Why it is not known how it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +62,7 @@ class TransactionView:
 
     transactional_id: str
     described: Mapping[str, Any] | None
-    """Its row of ``transactions describe``; None: its coordinator did not say."""
+    """Its row of ``transactions describe --partitions``; None: its coordinator did not say."""
     listed: Mapping[str, Any] | None
     """Its row of ``transactions list``, which may be older."""
     failures: tuple[Failure, ...]
@@ -83,6 +70,8 @@ class TransactionView:
     age_ms: int | None
     picture: Picture
     marks: tuple[PartitionMark, ...]
+    groups_not_asked: int
+    """So many groups may wait too."""
     waits_for: tuple[int, ...]
     """These leaders have not written a marker that is on its way."""
 
@@ -101,44 +90,20 @@ def path_of(state: str) -> tuple[PathStep, ...]:
     )
 
 
-def written_by(described: Mapping[str, Any]) -> list[tuple[TopicPartition, str, int | None]]:
-    """Return each partition with who writes there: a name, of shared transactions, and an id."""
-    if described["writers"]:
-        return [
-            (TopicPartition(row["topic"], row["partition"]), each["writer"], each["producer_id"])
-            for each in described["writers"]
-            for row in each["partitions"]
-        ]
-    return [(tp, "", described["producer_id"]) for tp in partitions_of(described)]
-
-
 def marks_of(
-    described: Mapping[str, Any],
-    producers: Answer | None,
-    held: Mapping[TopicPartition, int | None],
-    leaders: Mapping[TopicPartition, int],
+    rows: Iterable[Row], failures: Iterable[Failure], leaders: Mapping[TopicPartition, int]
 ) -> tuple[PartitionMark, ...]:
     """Return how a transaction stands in each of its partitions.
 
-    :param producers: the document of ``producers describe`` of these partitions.
+    :param rows: its ``in_partitions``.
+    :param failures: those of the document: partitions of which nothing is known are named there.
     """
-    rows: Iterable[Mapping[str, Any]] = () if producers is None else producers.document["producers"]
-    begun = {
-        (TopicPartition(row["topic"], row["partition"]), row["producer_id"]): row[
-            "txn_start_offset"
-        ]
-        for row in rows
-    }
-    failed = {} if producers is None else {each.item: each.message for each in producers.failures}
+    failed = {each.item: each.message for each in failures}
     found = []
-    for tp, writer, producer_id in written_by(described):
-        why = failed.get(str(tp), "nobody was asked" if producers is None else "")
-        start = begun.get((tp, producer_id)) if producer_id is not None else None
-        state: MarkState = "unknown" if why else "ended" if start is None else "open"
-        leader = leaders.get(tp)
-        found.append(
-            PartitionMark(tp, writer, producer_id, state, start, leader, held.get(tp), why)
-        )
+    for row in rows:
+        tp = TopicPartition(row["topic"], row["partition"])
+        why = failed.get(str(tp), "nobody was asked") if row["open"] is None else ""
+        found.append(PartitionMark(tp, row, leaders.get(tp), why))
     return tuple(found)
 
 
@@ -147,7 +112,7 @@ def waits_for(described: Mapping[str, Any], marks: Iterable[PartitionMark]) -> t
     if not str(described["state"]).startswith("Prepare"):
         return ()
     return tuple(
-        sorted({each.leader for each in marks if each.state != "ended" and each.leader is not None})
+        sorted({m.leader for m in marks if m.row["marked"] is not True and m.leader is not None})
     )
 
 
@@ -160,13 +125,11 @@ async def show(visit: Visit) -> Page:
             raise failure.error
         if isinstance(failure.error, TransactionalIdNotFoundError):
             raise NotFoundError(f"no coordinator knows the transactional id {name!r}")
+    coordinator_failures = tuple(answer.failures)
+    answer = await with_partitions(visit.admin, answer, groups_of(visit.seen), timeout_ms=ANSWER_MS)
     described = next(iter(answer.document["transactions"]), None)
-    marks: tuple[PartitionMark, ...] = ()
-    if described is not None and partitions_of(described):
-        where = Chosen((), tuple(partitions_of(described)[:OFFSETS_MAX]))
-        producers = await described_producers(visit.admin, where, timeout_ms=ANSWER_MS)
-        held = await held_back(visit.admin, partitions_of(described))
-        marks = marks_of(described, producers, held, leaders_of(visit.seen))
+    rows = [] if described is None else described["in_partitions"]
+    marks = marks_of(rows, answer.failures, leaders_of(visit.seen))
     listed = next(
         (row for row in visit.seen.transaction_rows if row["transactional_id"] == name), None
     )
@@ -176,14 +139,15 @@ async def show(visit: Visit) -> Page:
         name,
         described,
         listed,
-        tuple(answer.failures),
+        coordinator_failures,
         path_of(state),
         age_ms,
         age_bar(described, age_ms),
         marks,
+        answer.document["groups_not_asked"],
         () if described is None else waits_for(described, marks),
     )
-    words = commands.command("transactions describe", name)
+    words = commands.command("transactions describe", name, partitions=True)
     asked_ms = visit.now_ms if described is not None else visit.seen.transactions.asked_ms
     return Page(name, "transaction.html", view, words, answer, asked_ms)
 

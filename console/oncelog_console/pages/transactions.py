@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog import Admin, TopicPartition
+from oncelog import TopicPartition
 from oncelog.admin.transaction_results import TRANSACTION_STATES
 from oncelog.admin.transactions import TRANSACTION_TIMEOUT_MS_MAX
-from oncelog_cli.documents.answer import Answer, Failure
+from oncelog_cli.documents.answer import Answer, Failure, Row
+from oncelog_cli.documents.held_back import HeldBackRecords, KnownGroups, held_back, waiting_groups
+from oncelog_cli.documents.transaction_partitions import PARTITIONS_MAX, partitions_of
 from oncelog_cli.documents.transactions import (
     described_transactions,
     hanging_transactions,
@@ -25,6 +26,7 @@ from oncelog_console.listing import address_with, part_of
 from oncelog_console.page import ANSWER_MS, BadRequestError, Page, PageRoute, Visit
 from oncelog_console.pages.groups import why_of
 from oncelog_console.rendering import duration_text
+from oncelog_console.snapshot import Snapshot
 from oncelog_console.svg import Picture
 
 PAGE_ROWS = 50
@@ -38,8 +40,6 @@ TABS: Mapping[str, tuple[str, ...]] = {
 """The tabs, with the states that they show; () shows all."""
 WARN_FROM = 0.8
 """From this share of its time-out on, a transaction is soon aborted."""
-OFFSETS_MAX = 1_000
-"""Of so many partitions leaders are asked what is held back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,8 @@ class TransactionRow:
     """The age as a part of the time-out."""
     holds_back: int | None
     """Records between last stable offset and high watermark in its partitions; None: not known."""
+    waits: tuple[str, ...]
+    """These groups wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ class TransactionsView:
     pages: int
     known: bool
     """Whether ids were ever listed, or those that hang were looked for."""
+    groups_not_asked: int
+    """So many groups may wait too."""
     missing: tuple[Failure, ...]
     """Brokers that did not say which ids they have, and partitions that could not be looked at."""
     tabs: tuple[str, ...] = tuple(TABS)
@@ -152,24 +156,29 @@ def chosen_rows(
 def transaction_rows(
     rows: Sequence[Mapping[str, Any]],
     answer: Answer | None,
-    held: Mapping[TopicPartition, int | None],
+    held: Mapping[TopicPartition, HeldBackRecords],
+    groups: Iterable[Row],
     now_ms: int,
 ) -> tuple[TransactionRow, ...]:
     """Return the rows of a page.
 
     :param answer: the document of ``transactions describe`` of these ids.
     :param held: what partitions hold back, where it was asked.
+    :param groups: rows of ``groups describe``.
     """
     documents = () if answer is None else answer.document["transactions"]
     described = {row["transactional_id"]: row for row in documents}
+    waits = waiting_groups(groups, held)
     found = []
     for row in rows:
         name = row["transactional_id"]
         known = described.get(name)
         age_ms = age_of(known, now_ms)
         why = "" if known is not None else why_of(answer, name)
-        holds = None if known is None else held_by(partitions_of(known), held)
-        found.append(TransactionRow(row, known, why, age_ms, age_bar(known, age_ms), holds))
+        partitions = [] if known is None else partitions_of(known)
+        holds = None if known is None else held_by(partitions, held)
+        names = tuple(sorted({group for tp in partitions for group in waits.get(tp, ())}))
+        found.append(TransactionRow(row, known, why, age_ms, age_bar(known, age_ms), holds, names))
     return tuple(found)
 
 
@@ -191,49 +200,24 @@ def age_bar(described: Mapping[str, Any] | None, age_ms: int | None) -> Picture:
     return bar(title, age_ms / timeout_ms, warn_from=WARN_FROM)
 
 
-def partitions_of(described: Mapping[str, Any]) -> list[TopicPartition]:
-    """Return all partitions of a transaction, also those of the writers of a shared one."""
-    rows = [*described["partitions"]]
-    for writer in described["writers"]:
-        rows += writer["partitions"]
-    return sorted({TopicPartition(row["topic"], row["partition"]) for row in rows})
-
-
 def held_by(
-    partitions: Collection[TopicPartition], held: Mapping[TopicPartition, int | None]
+    partitions: Collection[TopicPartition], held: Mapping[TopicPartition, HeldBackRecords]
 ) -> int | None:
     """Return what partitions hold back together; None: it is not known of one of them."""
     total = 0
     for tp in partitions:
-        count = held.get(tp)
+        count = held[tp].records if tp in held else None
         if count is None:
             return None
         total += count
     return total
 
 
-async def held_back(
-    admin: Admin, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int | None]:
-    """Ask leaders how many records lie between last stable offset and high watermark.
-
-    Readers at ``read_committed`` wait for them. None: the leader did not answer.
-    """
-    wanted = sorted(partitions)[:OFFSETS_MAX]
-    if not wanted:
-        return {}
-    stable, high = await asyncio.gather(
-        admin.list_offsets(
-            wanted, "latest", isolation_level="read_committed", timeout_ms=ANSWER_MS
-        ),
-        admin.list_offsets(wanted, "latest", timeout_ms=ANSWER_MS),
-    )
-    return {
-        low.partition: None
-        if low.offset is None or top.offset is None
-        else max(top.offset - low.offset, 0)
-        for low, top in zip(stable, high, strict=True)
-    }
+def groups_of(seen: Snapshot) -> KnownGroups:
+    """Return what the poller knows of how far groups have come: it asks only some, all the time."""
+    answer = seen.described_groups.value
+    rows = [] if answer is None else answer.document["groups"]
+    return KnownGroups(rows, max(len(seen.group_rows) - len(rows), 0))
 
 
 async def show(visit: Visit) -> Page:
@@ -250,20 +234,22 @@ async def show(visit: Visit) -> Page:
     rows = chosen_rows(seen, chosen)
     part = part_of(rows, chosen.page, PAGE_ROWS)
     names = [row["transactional_id"] for row in part.items]
-    answer, held = None, {}
+    answer, held, groups = None, {}, groups_of(visit.seen)
     if names:
         answer = await described_transactions(visit.admin, names, timeout_ms=ANSWER_MS)
         documents = answer.document["transactions"]
-        held = await held_back(visit.admin, {tp for row in documents for tp in partitions_of(row)})
+        wanted = sorted({tp for row in documents for tp in partitions_of(row)})[:PARTITIONS_MAX]
+        held = await held_back(visit.admin, wanted, timeout_ms=ANSWER_MS)
     view = TransactionsView(
         chosen,
-        transaction_rows(part.items, answer, held, visit.now_ms),
+        transaction_rows(part.items, answer, held, groups.rows, visit.now_ms),
         (),
         len(rows),
         part.first,
         part.number,
         part.pages,
         fact.value is not None or bool(chosen.older),
+        groups.not_asked,
         missing,
     )
     document = Answer({"transactions": rows}, missing)
@@ -290,6 +276,7 @@ async def show_hanging(visit: Visit, chosen: TransactionFilter) -> Page:
         1,
         1,
         answer is not None,
+        0,
         () if answer is None else tuple(answer.failures),
     )
     return Page(

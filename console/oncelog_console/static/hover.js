@@ -1,7 +1,7 @@
 // The figures of a chart are read off where the pointer is, or by the arrow keys: a line, and a text below.
 // @ts-check
 
-const SVG = "http://www.w3.org/2000/svg";
+import { SVG, inside, outputOf, placeAt, shareAt, timeAt, utc } from "./axis.js";
 
 /** @typedef {{ name: string, times: number[], values: number[], joined: boolean[] }} Series */
 
@@ -33,9 +33,7 @@ function valueAt(series, at) {
 
 /** @param {SVGSVGElement} chart @param {number} share of the time that the chart shows */
 function show(chart, share) {
-  const since = Number(chart.dataset.since), until = Number(chart.dataset.until);
-  const left = Number(chart.dataset.left), right = Number(chart.dataset.right);
-  const at = since + (until - since) * Math.min(Math.max(share, 0), 1);
+  const held = inside(share), at = timeAt(chart, held);
   let line = chart.querySelector("line.hover");
   if (!line) {
     line = document.createElementNS(SVG, "line");
@@ -44,24 +42,22 @@ function show(chart, share) {
     line.setAttribute("y2", chart.dataset.bottom ?? "0");
     chart.append(line);
   }
-  const x = String(left + (right - left) * (at - since) / (until - since));
+  const x = String(placeAt(chart, held));
   line.setAttribute("x1", x);
   line.setAttribute("x2", x);
   const figures = seriesOf(chart).map((series) => {
     const value = valueAt(series, at);
     return `${series.name} ${value === null ? "–" : value.toLocaleString("en", { maximumFractionDigits: 1 })}`;
   });
-  const output = chart.closest("figure")?.querySelector("output");
-  if (output) output.textContent = `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC: ${figures.join(", ")}`;
-  chart.dataset.share = String(share);
+  const output = outputOf(chart);
+  if (output) output.textContent = `${utc(at)}: ${figures.join(", ")}`;
+  chart.dataset.share = String(held);
 }
 
 document.addEventListener("pointermove", (event) => {
   const chart = event.target instanceof Element ? event.target.closest("svg.chart") : null;
   if (!(chart instanceof SVGSVGElement)) return;
-  const box = chart.getBoundingClientRect(), scale = box.width / chart.viewBox.baseVal.width;
-  const left = Number(chart.dataset.left), right = Number(chart.dataset.right);
-  show(chart, ((event.clientX - box.left) / scale - left) / (right - left));
+  show(chart, shareAt(chart, event.clientX));
 });
 
 document.addEventListener("keydown", (event) => {

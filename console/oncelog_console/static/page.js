@@ -18,12 +18,13 @@ document.addEventListener("click", async (event) => {
 
 const FIELDS = "input, select, textarea, [contenteditable]";
 
-/** Whether a refresh would take away what a person is at: a field, a dialog, marked text.
+/** Whether a refresh would take away what a person is at: a field, a dialog, marked text, a part of
+ * the time that is being chosen (brush.js).
  * @param {Element} main */
 function isInUse(main) {
   const active = document.activeElement;
   if (active !== null && main.contains(active) && active.matches(FIELDS)) return true;
-  if (main.querySelector("dialog[open]") !== null) return true;
+  if (main.querySelector("dialog[open], rect.range") !== null) return true;
   const marked = document.getSelection();
   return marked !== null && !marked.isCollapsed && main.contains(marked.anchorNode);
 }
