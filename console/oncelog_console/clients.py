@@ -1,12 +1,19 @@
-"""The console makes its clients of the cluster here, for itself and for who has signed in."""
+"""The console makes its clients of the cluster here, for itself and for who has signed in.
+
+Rule: a kind of client is loaded when the first one is made. The program of a search makes consumers
+alone, and whoever waits for its first hit does not wait for what it never uses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oncelog import Admin, Consumer, Producer, Security
+import oncelog
+
+if TYPE_CHECKING:
+    from oncelog import Admin, Consumer, Producer, Security
 
 CLIENT_ID = "oncelog-console"
 
@@ -40,16 +47,16 @@ class ClusterClients:
 
     def admin(self) -> Admin:
         """Make an admin client; ``async with`` starts it."""
-        return Admin(self.servers, **self._settings(Admin))
+        return oncelog.Admin(self.servers, **self._settings(oncelog.Admin))
 
     def producer(self, **own: Any) -> Producer:
         """Make a producer; ``own`` are options beside those that all clients have."""
-        return Producer(self.servers, **self._settings(Producer, **own))
+        return oncelog.Producer(self.servers, **self._settings(oncelog.Producer, **own))
 
     def consumer(self, *topics: str, **own: Any) -> Consumer:
         """Make a consumer; ``own`` are options beside those that all clients have."""
-        settings = self._settings(Consumer, **own)
-        return Consumer(*topics, bootstrap_servers=self.servers, **settings)
+        settings = self._settings(oncelog.Consumer, **own)
+        return oncelog.Consumer(*topics, bootstrap_servers=self.servers, **settings)
 
     def _settings(self, client: type, **own: Any) -> dict[str, Any]:
         known = client.__init__.__annotations__  # type: ignore[misc]

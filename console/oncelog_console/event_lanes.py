@@ -25,6 +25,7 @@ from oncelog_console.svg import (
     draw_text,
     finished,
     svg_root,
+    tell_axis,
     titled_group,
 )
 
@@ -277,6 +278,7 @@ def lanes_picture(
                 _draw_gap(root, axis, middle, gap)
         _draw_marks(root, axis, middle, held)
     bottom = TOP + len(lanes) * LANE_HEIGHT
+    tell_axis(root, (axis.since_ms, axis.until_ms), (LEFT, WIDTH - RIGHT), (TOP, bottom))
     for at_ms, clock in time_ticks(axis.since_ms, axis.until_ms):
         draw_line(root, (axis.x(at_ms), TOP), (axis.x(at_ms), bottom), "grid")
         label = draw_text(root, axis.x(at_ms), bottom + 15, clock, "tick", anchor="middle")

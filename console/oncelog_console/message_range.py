@@ -101,6 +101,15 @@ class WantedRecords:
             return replace(self, end=end)
         return replace(self, end=end, where=text_of(tree))
 
+    def behind(self, ends: Mapping[int, int]) -> int:
+        """Return how many offsets lie behind the ends that were the last ones once, by now.
+
+        :param ends: where partitions end now, as far as that is known.
+        """
+        if not isinstance(self.end, Places):
+            return 0
+        return sum(max(0, ends.get(number, 0) - offset) for number, offset in self.end.offsets)
+
     def end_in(self, partition: int) -> RangePoint | None:
         """Return where the range ends in a partition; None: at its end, whatever that is.
 

@@ -38,6 +38,10 @@ KEPT_S = 600.0
 KEPT_MAX = 32
 """So many searches that are over are kept, for so long."""
 PART_BYTES = 64 << 10
+NEWS_S = 5.0
+"""Who follows a search hears of it so often at least."""
+PAUSE_S = 0.25
+"""News of a search come no more often, but for its first row and its end."""
 LINES_RECORDS_MAX = 100_000
 """A file of records has so many at most."""
 WORKER = "oncelog_console.search_worker"
@@ -45,6 +49,18 @@ WORKER = "oncelog_console.search_worker"
 
 class SearchFailedError(Exception):
     """A search is over without having done what it should; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchNews:
+    """They say what was found since the last news, and how the search stood at that moment."""
+
+    rows: tuple[Row, ...]
+    progress: ReadProgress
+    per_second: float
+    done: str
+    """As ``Search.done``; where it says something, these news are the last."""
+    failure: str
 
 
 @dataclass(slots=True)
@@ -95,6 +111,42 @@ class Search:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s), self.news:
                 await self.news.wait_for(matters)
+
+    async def follow(self, known_rows: int = 0) -> AsyncGenerator[SearchNews, None]:
+        """Yield what is found behind the first rows, until the search is over; it is looked at."""
+        known_scanned = -1
+        while True:
+            await self.wait(known_rows, known_scanned, NEWS_S)
+            # All is of one moment. What comes while these are sent, be it the end, is told next.
+            rows, progress = tuple(self.rows[known_rows:]), self.progress
+            news = SearchNews(rows, progress, self.per_second, self.done, self.failure)
+            known_rows, known_scanned = known_rows + len(rows), progress.scanned
+            self.seen_s = asyncio.get_running_loop().time()
+            yield news
+            if news.done:
+                return
+            await self.pause(known_rows, PAUSE_S)
+
+    async def take(self, told: Mapping[str, Any]) -> None:
+        """Take one line that the program of this search has said."""
+        if "failed" in told:
+            await self.finish("failed", told["failed"])
+        elif "done" in told:
+            await self.finish(told["done"])
+        else:
+            async with self.news:
+                self.rows += [Row(**row) for row in told["rows"]]
+                self.progress = ReadProgress(**told["progress"])
+                self.told_s = asyncio.get_running_loop().time()
+                self.news.notify_all()
+
+    async def finish(self, done: str, failure: str = "") -> None:
+        """Note that the search is over, and how; the first that says so is believed."""
+        if self.done:
+            return
+        async with self.news:
+            self.done, self.failure = done, failure
+            self.news.notify_all()
 
     async def until_done(self, timeout_s: float) -> None:
         """Wait until the search is over, or the time is."""
@@ -147,9 +199,10 @@ class Searches:
     async def stop(self, session_id: str, wanted: WantedRecords) -> None:
         """End a search; what it has found stays."""
         key = (session_id, wanted)
-        if key in self._running:
-            await self._finish(self._known[key], "stopped")
-            self._running[key].kill()
+        worker = self._running.get(key)
+        if worker is not None:
+            await self._known[key].finish("stopped")
+            worker.kill()
 
     def forget(self, session_id: str, wanted: WantedRecords) -> None:
         """Forget what a search has found, so that asking again searches again."""
@@ -216,9 +269,9 @@ class Searches:
                     return
                 code, complaint = await worker.result()
                 logger.warning("console_search_failed", code=code, complaint=complaint[-500:])
-                await self._finish(search, "failed", end_text(code, self._limits))
+                await search.finish("failed", end_text(code, self._limits))
         except Exception as error:
-            await self._finish(search, "failed", str(error) or type(error).__name__)
+            await search.finish("failed", str(error) or type(error).__name__)
         finally:
             del self._running[key]
 
@@ -231,31 +284,12 @@ class Searches:
                     line = await said.readline()
             except TimeoutError:
                 if loop.time() >= search.seen_s + UNSEEN_S:
-                    await self._finish(search, "stopped", "nobody looked at it any more")
+                    await search.finish("stopped", "nobody looked at it any more")
                     return
                 continue
             if not line:
                 return
-            await self._take(search, json.loads(line))
-
-    async def _take(self, search: Search, told: Mapping[str, Any]) -> None:
-        if "failed" in told:
-            await self._finish(search, "failed", told["failed"])
-        elif "done" in told:
-            await self._finish(search, told["done"])
-        else:
-            async with search.news:
-                search.rows += [Row(**row) for row in told["rows"]]
-                search.progress = ReadProgress(**told["progress"])
-                search.told_s = asyncio.get_running_loop().time()
-                search.news.notify_all()
-
-    async def _finish(self, search: Search, done: str, failure: str = "") -> None:
-        if search.done:
-            return
-        async with search.news:
-            search.done, search.failure = done, failure
-            search.news.notify_all()
+            await search.take(json.loads(line))
 
     def _forget_old(self) -> None:
         """Forget searches that are over: those that nobody looked at, and the oldest."""

@@ -14,6 +14,7 @@ from oncelog import TopicPartition
 from oncelog.admin.results import ClusterDescription, LogDirDescription, TopicDescription
 from oncelog_cli.documents.answer import Answer, Failure, Row
 from oncelog_cli.health import ClusterSnapshot, HealthCheck, HealthLimits, Status, check_all, worst
+from oncelog_cli.open_moves import KnownMoves
 
 T = TypeVar("T")
 
@@ -56,6 +57,7 @@ class Snapshot:
     topics: Fact[tuple[TopicDescription, ...]] = Fact()
     log_dirs: Fact[tuple[LogDirDescription, ...]] = Fact()
     min_isr: Fact[Mapping[str, int]] = Fact()
+    moves: Fact[KnownMoves] = Fact()
     groups: Fact[Answer] = Fact()
     """It holds the document of ``groups list``."""
     described_groups: Fact[Answer] = Fact()
@@ -77,10 +79,23 @@ class Snapshot:
 
     @property
     def status(self) -> Status | None:
-        """Return the verdict of the checks; None: there is none, or nobody answers any more."""
+        """Return the verdict of all checks; None: there is none, or nobody answers any more."""
         if not self.checks or self.cluster.error:
             return None
-        return worst(self.checks)
+        return worst(self.all_checks)
+
+    @property
+    def all_checks(self) -> tuple[HealthCheck, ...]:
+        """Return the checks of ``cluster health``, and that of transactions that hang.
+
+        The command knows no such check: it would have to ask all leaders about all partitions.
+        """
+        places = tuple(
+            f"{row['topic']}-{row['partition']}@{row['start_offset']}" for row in self.hanging_rows
+        )
+        status = Status.WARNING if places else Status.OK
+        text = "readers at read_committed stop there" if places else ""
+        return (*self.checks, HealthCheck("hanging_transactions", status, places, text))
 
     @property
     def silent_since_ms(self) -> int | None:
@@ -122,7 +137,7 @@ class Snapshot:
         cluster, topics, dirs = self.cluster.value, self.topics.value, self.log_dirs.value
         if cluster is None or topics is None or dirs is None or self.min_isr.value is None:
             return replace(self, checks=())
-        seen = ClusterSnapshot(cluster, topics, self.min_isr.value, dirs)
+        seen = ClusterSnapshot(cluster, topics, self.min_isr.value, dirs, self.moves.value)
         return replace(self, checks=tuple(check_all(seen, HealthLimits())))
 
 
@@ -149,6 +164,7 @@ def seen_by(snapshot: Snapshot, visible: Visible | None) -> Snapshot:
             snapshot.min_isr,
             lambda all_: {name: least for name, least in all_.items() if name in visible.topics},
         ),
+        moves=_part(snapshot.moves, lambda moves: moves if visible.cluster else None),
         groups=_part(snapshot.groups, lambda answer: _rows(answer, "group", visible.groups)),
         described_groups=_part(
             snapshot.described_groups, lambda answer: _rows(answer, "group", visible.groups)

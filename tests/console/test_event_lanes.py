@@ -185,6 +185,14 @@ def test_everything_lies_within_the_picture() -> None:
         assert 0 <= float(each.get("cx", "")) <= WIDTH
 
 
+def test_scripts_know_the_times_of_the_picture() -> None:
+    root = draw([event("topic_created", 1_500, topic="t")], since_ms=1_000, until_ms=4_000)
+    assert (root.get("data-since"), root.get("data-until")) == ("1000", "4000")
+    (mark,) = root.iter("circle")
+    left, right = float(root.get("data-left", "")), float(root.get("data-right", ""))
+    assert abs(float(mark.get("cx", "")) - (left + (right - left) / 6)) < 1
+
+
 def test_names_cannot_become_markup() -> None:
     text = str(
         lanes_picture([event("topic_created", 1, topic="<script>")], (), [], since_ms=0, until_ms=2)

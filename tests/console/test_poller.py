@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from oncelog import Admin, TopicPartition
 from oncelog_cli.documents.answer import Answer, Failure
-from oncelog_console.poller import SLICE_TOPICS, Poller, period_s, slices
+from oncelog_console.poller import SLICE_TOPICS, Pauses, Poller, pauses_after, slices
 from oncelog_console.snapshot import Snapshot
 from oncelog_protocol.errors import UnknownServerError
 from oncelog_protocol.messages.base import ApiKey
@@ -46,11 +46,9 @@ def test_slices() -> None:
 
 
 def test_what_costs_much_is_asked_seldom() -> None:
-    """A question takes at most 5 % of the time, and an eighth of a percent while nobody looks."""
-    assert period_s(5, 0.01, watched=True) == 5
-    assert period_s(5, 0.5, watched=True) == 10
-    assert period_s(5, 0.01, watched=False) == 30
-    assert period_s(5, 0.5, watched=False) == 400
+    """A dear question is asked after a long rest, and after a longer one while nobody looks."""
+    assert pauses_after(0.01, 5) == Pauses(wanted_s=1, watched_s=5, unwatched_s=30)
+    assert pauses_after(0.5, 5) == Pauses(wanted_s=5, watched_s=30, unwatched_s=1_000)
 
 
 async def test_everything_is_asked_once_and_has_an_age(fake: AdminCluster, poller: Poller) -> None:

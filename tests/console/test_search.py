@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import pytest_asyncio
@@ -14,6 +14,7 @@ from oncelog_console import search as search_module
 from oncelog_console.clients import ClusterClients
 from oncelog_console.message_range import BEGINNING, WantedRecords
 from oncelog_console.process_limits import ProcessLimits
+from oncelog_console.reading import ReadProgress, Row
 from oncelog_console.search import Search, Searches
 from oncelog_console.workers import TooManyWorkersError
 from support.cluster import Cluster
@@ -68,6 +69,29 @@ async def test_rows_progress_and_an_end(clients: ClusterClients, searches: Searc
     assert searches.find("other", wanted) is None
     searches.forget("s", wanted)
     assert searches.find("s", wanted) is None
+
+
+async def test_what_is_found_while_news_are_sent_comes_with_the_next() -> None:
+    """The last row comes, and the end, while a browser is sent how far the search is."""
+    search = Search(ALL)
+    rows = [Row(0, number, 0, None, "v", None, 1, 0, "committed") for number in range(3)]
+
+    async def told(some: list[Row], scanned: int) -> None:
+        progress = asdict(ReadProgress(total=9, scanned=scanned, found=len(some)))
+        await search.take({"rows": [row.document() for row in some], "progress": progress})
+
+    await told([], 1)
+    news = search.follow()
+    first = await anext(news)
+    assert (first.rows, first.progress.scanned, first.done) == ((), 1, "")
+    await told(rows[:2], 5)
+    await told(rows[2:], 9)
+    await search.take({"done": "end"})
+    last = [each async for each in news]
+    assert [each.rows for each in last] == [tuple(rows)]
+    assert [each.done for each in last] == ["end"]
+    (behind,) = [each async for each in search.follow(known_rows=2)]
+    assert (behind.rows, behind.done) == ((rows[2],), "end")
 
 
 async def test_a_regular_expression_without_end_is_ended_by_its_limit(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +63,15 @@ def test_what_only_a_running_program_has_cannot_be_given() -> None:
         encode_orders(
             SearchOrders(ClusterClients("a:1", security), WantedRecords("t"), ProcessLimits())
         )
+
+
+def test_who_waits_for_the_first_hit_does_not_wait_for_an_admin_client() -> None:
+    """Its types alone would be a fifth of what the program loads before it searches."""
+    script = (
+        "import sys, oncelog_console.search_worker;"
+        "print([name for name in sys.modules if name.startswith('oncelog.admin')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -40,7 +40,12 @@ def whole() -> Snapshot:
             Answer(
                 {
                     "transactions": [
-                        {"topic": name, "partition": 0, "transactional_id": "secret-id"}
+                        {
+                            "topic": name,
+                            "partition": 0,
+                            "start_offset": 7,
+                            "transactional_id": "secret-id",
+                        }
                         for name in ("open", "secret")
                     ]
                 }
@@ -71,6 +76,15 @@ def test_who_may_see_everything_sees_it_as_it_is() -> None:
     all_of_it = seen_by(seen, Visible(names, frozenset(), frozenset(), cluster=True))
     assert all_of_it.log_dirs == seen.log_dirs
     assert all_of_it.status is Status.CRITICAL
+
+
+def test_transactions_that_hang_are_a_warning() -> None:
+    hanging = whole().all_checks[-1]
+    assert hanging.status is Status.WARNING
+    assert hanging.detail == "readers at read_committed stop there: open-0@7, secret-0@7"
+    sound = replace(whole(), checks=())
+    assert sound.status is None, "they alone are no verdict"
+    assert replace(whole(), hanging=Fact()).all_checks[-1].status is Status.OK
 
 
 def test_without_an_answer_there_is_no_verdict() -> None:

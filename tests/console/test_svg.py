@@ -14,6 +14,7 @@ from oncelog_console.svg import (
     finished,
     hatching,
     svg_root,
+    tell_axis,
     titled_group,
 )
 
@@ -45,6 +46,20 @@ def test_a_picture_says_what_it_shows() -> None:
 def test_a_template_shows_it_as_it_is() -> None:
     picture = finished(svg_root("x", 1, 1, "t"))
     assert str(escape(picture)) == picture.svg
+
+
+def test_scripts_are_told_where_a_time_lies() -> None:
+    root = svg_root("chart", 100, 20, "t")
+    tell_axis(root, (1_790_000_000_000, 1_790_000_060_000), (10, 90.5), (2, 18))
+    told = {key: value for key, value in root.items() if key.startswith("data-")}
+    assert told == {
+        "data-since": "1790000000000",
+        "data-until": "1790000060000",
+        "data-left": "10",
+        "data-right": "90.5",
+        "data-top": "2",
+        "data-bottom": "18",
+    }
 
 
 def test_coordinates_are_short() -> None:

@@ -24,6 +24,7 @@ PAGES = {
     "elsewhere": '<title>x</title><img alt="" src="http://127.0.0.1:9/far.png">',
     "inline": "<title>x</title><script>document.title = 'ran'</script>",
     "failing": '<title>x</title><script src="/failing.js"></script>',
+    "faint": '<html lang="en"><title>x</title><main><h1 style="color: #eee">Faint</h1></main>',
     "pale": '<html lang="en"><title>x</title><main><h1>x</h1><img src="data:,"></main>',
 }
 SCRIPTS = {"failing": "undefinedFunction()"}
@@ -31,7 +32,7 @@ SCRIPTS = {"failing": "undefinedFunction()"}
 
 def page(request: Request) -> Response:
     name = request.path_params["name"]
-    headers = {"content-security-policy": POLICY} if name != "elsewhere" else {}
+    headers = {"content-security-policy": POLICY} if name not in ("elsewhere", "faint") else {}
     return HTMLResponse(f"<!doctype html>{PAGES[name]}", headers=headers)
 
 
@@ -119,6 +120,16 @@ async def test_what_some_people_cannot_use_is_found(people: People, origin: str)
     person = await people.come(origin, scheme="dark")
     window = await person.open("/pale")
     assert [each.partition(":")[0] for each in await inaccessible(window)] == ["image-alt"]
+
+
+async def test_colours_that_some_people_cannot_read_are_found(people: People, origin: str) -> None:
+    person = await people.come(origin)
+    window = await person.open("/faint")
+    for alone in (False, True):
+        (found,) = await inaccessible(window, colours_alone=alone)
+        assert found.startswith("color-contrast")
+    other = await person.open("/pale")
+    assert await inaccessible(other, colours_alone=True) == [], "a picture without words is not one"
 
 
 async def test_people_have_zones_and_may_switch_scripts_off(people: People, origin: str) -> None:

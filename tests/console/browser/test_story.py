@@ -107,7 +107,11 @@ async def poison_is_found(people: People, person: Person, producer: Producer) ->
     await page.get_by_label("Where").fill('value.amount == "a lot"')
     await page.get_by_role("button", name="Search").click()
     row = page.locator("#rows tr")
-    await expect(row).to_have_count(1, timeout=LATER_MS)
+    try:
+        await expect(row).to_have_count(1, timeout=LATER_MS)
+    except AssertionError as error:
+        text = await page.locator("main").inner_text()
+        raise AssertionError(f"{page.url} has no such record: {text}") from error
     await row.get_by_role("link").click()
     await expect(page.locator("main")).to_contain_text('"a lot"')
     colleague = await people.come(person.origin)

@@ -109,6 +109,9 @@ async def test_events_of_a_broker(cluster: Cluster) -> None:
         assert [row["fields"]["topic"] for row in document["events"]] == ["orders"]
         document = await browser.document("/events?kind=topic&kind=leader&since=1h")
         assert len(document["events"]) == 4
+        part = (await browser.get("/events?topic=orders&since=1h")).text
+        assert '<a class="button" href="/events?topic=orders">all of the time</a>' in part
+        assert "all of the time" not in page.text
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,23 @@ async def test_an_address_is_sent_on_to_one_that_shows_the_same_for_ever(
     assert offsets(await page(browser))[0] == "0@3"
 
 
+async def test_what_came_since_a_range_was_chosen_is_said(
+    filled: Cluster, browser: Browser
+) -> None:
+    """Whoever looks at a page, and searches from it later, would miss what came meanwhile."""
+    answered = await browser.get("/topics/orders/messages?from=beginning")
+    address = answered.location
+    assert 'id="later"' not in (await browser.get(address)).text
+    async with Producer(filled.bootstrap) as producer:
+        await producer.send("orders", b"later", partition=0)
+    text = (await browser.get(address)).text
+    assert "1 later offset, written since this range was chosen, is not in it" in text
+    now = unescape(text.partition('">the same up to now</a>')[0].rpartition('href="')[2])
+    assert offsets(await browser.follow(await browser.get(now)))[-1] == "0@3"
+    chosen = await browser.get("/topics/orders/messages?p=0&from=beginning&to=offset:2")
+    assert 'id="later"' not in chosen.text, "somebody chose that end"
+
+
 async def test_ranges_partitions_and_how_many(filled: Cluster, browser: Browser) -> None:
     assert offsets(await page(browser, "from=beginning&n=3")) == ["0@0", "1@0", "0@1"]
     assert offsets(await page(browser, "p=1&from=newest:2")) == ["1@2", "1@1"]
@@ -249,6 +266,9 @@ async def test_a_search_shows_what_it_finds(filled: Cluster, browser: Browser) -
     assert sorted(row["value"] for row in rows) == values
     behind = first.location.replace("/messages?", "/messages/found?") + "&known=2"
     assert not any(data.get("rows") for _, data in await stream(browser, behind))
+    browser.console.searches.forget(session, wanted)
+    ((_, over),) = await stream(browser, behind)
+    assert (over["state"], "forgotten" in over["failure"]) == ("stopped", True)
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ import pytest
 
 from oncelog import Admin, Producer, SharedTransaction, TopicPartition, join
 from oncelog.testing import AsyncCluster
-from oncelog_cli.documents.answer import Answer, Failure
+from oncelog_cli.documents.answer import Failure
+from oncelog_cli.documents.transaction_partitions import with_partitions
 from oncelog_cli.documents.transactions import described_transactions
 from oncelog_console.pages.transaction import marks_of, path_of, waits_for
 from support.cluster import Cluster
@@ -19,21 +20,8 @@ from support.console import Browser, as_json, console_of
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
-def described(state: str, *partitions: TopicPartition) -> Any:
-    return {
-        "state": state,
-        "producer_id": 7,
-        "partitions": [tp._asdict() for tp in partitions],
-        "writers": [],
-    }
-
-
-def producers(*begun: tuple[TopicPartition, int, int | None], failed: str = "") -> Answer:
-    rows = [
-        {**tp._asdict(), "producer_id": number, "txn_start_offset": start}
-        for tp, number, start in begun
-    ]
-    return Answer({"producers": rows}, [Failure(failed, "silent")] if failed else [])
+def row_of(tp: TopicPartition, marked: bool | None) -> dict[str, Any]:
+    return {**tp._asdict(), "open": None if marked is None else not marked, "marked": marked}
 
 
 @pytest.mark.parametrize(
@@ -55,31 +43,14 @@ def test_a_path_goes_to_a_commit_or_to_an_abort(state: str, path: str) -> None:
 
 
 def test_markers_that_are_not_written_are_waited_for() -> None:
-    row = described("PrepareCommit", T0, T1, T2)
-    answer = producers((T0, 7, 50), (T1, 7, None), (T0, 8, 3), failed=str(T2))
-    marks = marks_of(row, answer, {T0: 4}, {T0: 2, T1: 1, T2: 3})
-    assert [(each.state, each.start_offset, each.holds_back) for each in marks] == [
-        ("open", 50, 4),
-        ("ended", None, None),
-        ("unknown", None, None),
-    ]
-    assert marks[2].why == "silent"
-    assert waits_for(row, marks) == (2, 3)
-    assert waits_for(described("Ongoing", T0), marks) == ()
-
-
-def test_each_writer_of_a_shared_transaction_has_its_partitions() -> None:
-    row = described("Ongoing")
-    row["writers"] = [
-        {"writer": "part-0", "producer_id": 20, "partitions": [T0._asdict()]},
-        {"writer": "part-1", "producer_id": 21, "partitions": [T0._asdict()]},
-    ]
-    marks = marks_of(row, producers((T0, 20, 5)), {}, {})
-    assert [(each.writer, each.producer_id, each.state) for each in marks] == [
-        ("part-0", 20, "open"),
-        ("part-1", 21, "ended"),
-    ]
-    assert [each.leader for each in marks] == [None, None]
+    rows = [row_of(T0, False), row_of(T1, True), row_of(T2, None)]
+    marks = marks_of(rows, [Failure(str(T2), "silent")], {T0: 2, T1: 1, T2: 3})
+    assert [each.why for each in marks] == ["", "", "silent"]
+    assert waits_for({"state": "PrepareCommit"}, marks) == (2, 3)
+    assert waits_for({"state": "Ongoing"}, marks) == ()
+    (unled,) = marks_of(rows[2:], [], {})
+    assert (unled.leader, unled.why) == (None, "nobody was asked")
+    assert waits_for({"state": "PrepareCommit"}, [unled]) == ()
 
 
 # ------------------------------------------------------------------------------ pages
@@ -95,7 +66,7 @@ async def test_where_a_transaction_is_and_the_document_of_the_command(
         await producer.flush()
         await browser.until(lambda seen: seen.topic("orders"))
         document = await browser.document("/transactions/pay%2Feu")
-        answer = await described_transactions(admin, ["pay/eu"])
+        answer = await with_partitions(admin, await described_transactions(admin, ["pay/eu"]))
         assert document["_command"] == "transactions describe"
         assert document["transactions"] == as_json(answer.document["transactions"])
         page = (await browser.get("/transactions/pay%2Feu")).text
@@ -103,7 +74,7 @@ async def test_where_a_transaction_is_and_the_document_of_the_command(
         assert "● Ongoing" in page
         assert "<td>open</td>" in page
         assert '<a href="/topics/orders/0/0">0</a>' in page, "where it begins"
-        assert "$ oncelog transactions describe pay/eu" in page
+        assert "$ oncelog transactions describe pay/eu --partitions" in page
         await producer.commit_transaction()
         page = await browser.until_page("/transactions/pay%2Feu", "● CompleteCommit")
     assert "No partition waits for a marker" in page
@@ -153,3 +124,5 @@ async def test_a_leader_that_has_not_written_its_marker_is_waited_for() -> None:
     row = page[: page.index("… on its way")].rpartition("<tr>")[2]
     leader = leaders[int(re.findall(r"orders-(\d)", row)[0])]
     assert int(waited) == leader
+    written = re.findall(r'✓ written at <a href="/topics/orders/\d/log\?offset=(\d+)">', page)
+    assert written == ["1"], "the marker lies behind the record"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,15 +11,16 @@ from oncelog import Admin, Producer, TopicPartition
 from oncelog.admin.transactions import TRANSACTION_TIMEOUT_MS_MAX
 from oncelog.testing import AsyncCluster
 from oncelog_cli.documents.answer import Answer, Failure
+from oncelog_cli.documents.held_back import HeldBackRecords
 from oncelog_cli.documents.transactions import hanging_transactions, listed_transactions
 from oncelog_console.page import BadRequestError
 from oncelog_console.pages.transactions import (
     chosen_rows,
     filter_of,
-    held_back,
-    partitions_of,
+    groups_of,
     transaction_rows,
 )
+from oncelog_console.snapshot import Fact, Snapshot
 from support.cluster import Cluster
 from support.console import Browser, as_json, console_of
 from support.hanging import hang
@@ -77,7 +79,7 @@ def test_ages_are_shown_as_a_part_of_the_time_out() -> None:
         {"transactions": [described("a"), described("b", start_ms=None)]},
         [Failure("c", "its coordinator loads")],
     )
-    a, b, c = transaction_rows([listed(name) for name in "abc"], answer, {}, NOW + 54_000)
+    a, b, c = transaction_rows([listed(name) for name in "abc"], answer, {}, (), NOW + 54_000)
     assert a.age_ms == 54_000
     assert "open for 54 s of 1 min (warning)" in str(a.picture)
     assert (b.age_ms, c.age_ms) == (None, None)
@@ -89,14 +91,22 @@ def test_ages_are_shown_as_a_part_of_the_time_out() -> None:
 def test_what_a_transaction_holds_back_is_not_known_if_one_leader_is_silent() -> None:
     answer = Answer({"transactions": [described("a", T0, T1), described("b", T0), described("c")]})
     rows = [listed(name) for name in "abc"]
-    a, b, c = transaction_rows(rows, answer, {T0: 5, T1: None}, NOW)
+    held = {T0: HeldBackRecords(10, 15), T1: HeldBackRecords()}
+    groups = [
+        {"group": name, "offsets": [{**T0._asdict(), "offset": offset}]}
+        for name, offset in (("stopped", 10), ("behind", 9), ("beside", 12))
+    ]
+    a, b, c = transaction_rows(rows, answer, held, groups, NOW)
     assert (a.holds_back, b.holds_back, c.holds_back) == (None, 5, 0)
+    assert (a.waits, b.waits, c.waits) == (("beside", "stopped"), ("beside", "stopped"), ())
 
 
-def test_partitions_of_a_shared_transaction_are_those_of_its_writers() -> None:
-    row = described("s", T0)
-    row["writers"] = [{"partitions": [T1._asdict(), T0._asdict()]}]
-    assert partitions_of(row) == [T0, T1]
+def test_groups_whose_offsets_are_not_known_are_counted() -> None:
+    rows = [{"group": name, "offsets": []} for name in "abc"]
+    seen = Snapshot(groups=Fact(Answer({"groups": rows})))
+    assert groups_of(seen).not_asked == 3
+    seen = replace(seen, described_groups=Fact(Answer({"groups": rows[:1]})))
+    assert (list(groups_of(seen).rows), groups_of(seen).not_asked) == (rows[:1], 2)
 
 
 # ------------------------------------------------------------------------------ pages
@@ -123,8 +133,17 @@ async def test_an_open_transaction_with_its_document(
         assert "of 1 min</title>" in page
         assert "$ oncelog transactions list --state Ongoing" in page
         assert "No transaction fits" in (await browser.get("/transactions?older=1h")).text
-        held = await held_back(admin, [TopicPartition("orders", 0), TopicPartition("none", 0)])
-        assert held == {TopicPartition("orders", 0): 3, TopicPartition("none", 0): None}
+        await admin.alter_group_offsets("billing/eu", {TopicPartition("orders", 0): 0})
+        await admin.alter_group_offsets("audit", {TopicPartition("orders", 0): 3})
+        await browser.until(lambda seen: not groups_of(seen).not_asked and groups_of(seen).rows)
+        for address in ("/transactions", "/transactions/pay"):
+            page = (await browser.get(address)).text
+            assert '<a href="/groups/billing%2Feu">billing/eu</a>' in page
+            assert "audit" not in page, "there is nothing more that it could read"
+            assert "more groups exist" not in page
+        document = await browser.document("/transactions/pay")
+        (row,) = document["transactions"][0]["in_partitions"]
+        assert (row["holds_back"], row["waiting_groups"]) == (3, ["billing/eu"])
         await producer.abort_transaction()
 
 
@@ -162,7 +181,11 @@ async def test_what_hangs_is_looked_for_and_stands_on_the_first_page(cluster: Cl
         await browser.until(lambda seen: seen.hanging_rows)
         page = (await browser.get("/")).text
         assert '<a href="/transactions?tab=hanging">hanging_transactions 1</a>' in page
-        assert "readers at read_committed stop at orders-0@0" in page
+        assert "readers at read_committed stop there: orders-0@0" in page
+        assert "healthy" not in page
+        for shown in (page, (await browser.get("/topics")).text):
+            assert '<a class="chip chip-warning" href="/">warning</a>' in shown
+        assert (await browser.document("/"))["healthy"], "the command knows nothing of it"
         found = await browser.document("/transactions?tab=hanging")
         assert found["transactions"] == as_json(browser.console.poller.seen.hanging_rows)
         assert "orders-0" in (await browser.get("/transactions?tab=hanging")).text
@@ -173,7 +196,9 @@ async def test_what_hangs_is_looked_for_and_stands_on_the_first_page(cluster: Cl
         sent = {"token": token, "typed": "orders-0@0"}
         assert (await browser.post(f"/plans/{plan_path}", sent)).status == 303
         await browser.until(lambda seen: seen.hanging.value and not seen.hanging_rows)
-        assert "hanging_transactions" not in (await browser.get("/")).text
+        page = (await browser.get("/")).text
+        assert "hanging_transactions" not in page
+        assert '<a class="chip chip-ok" href="/">healthy</a>' in page
 
 
 @pytest.mark.slow
