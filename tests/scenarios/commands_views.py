@@ -8,7 +8,7 @@ from oncelog_protocol.types import NO_BROKER, NO_LEADER, TopicPartition
 from scenarios.grammar import CommandError, command
 from scenarios.world import World
 from simulation.cluster import DATA
-from simulation.log_view import LogView, _names
+from simulation.log_view import LogView, names_on_disk
 from simulation.store_view import StoreState
 
 ABSENT = "-"
@@ -189,9 +189,9 @@ async def dirs(world: World, broker_id: int) -> str:
     files = world.cluster.disks[broker_id]
     found = [
         name
-        for directory in _names(files, DATA)
-        for name in _names(files, f"{DATA}/{directory}")
-        if _names(files, f"{DATA}/{directory}/{name}")
+        for directory in names_on_disk(files, DATA)
+        for name in names_on_disk(files, f"{DATA}/{directory}")
+        if names_on_disk(files, f"{DATA}/{directory}/{name}")
     ]
     return "\n".join(_without_id(name) for name in sorted(found)) or "none"
 

@@ -35,7 +35,7 @@ from simulation.coverage import Coverage
 from simulation.history import History
 from simulation.invariants import Invariants
 from simulation.knobs import Knobs
-from simulation.log_view import DiskLog, LogView, RunningLog, _names
+from simulation.log_view import DiskLog, LogView, RunningLog, names_on_disk
 from simulation.loop import Process, SimLoop, until
 from simulation.store_view import StoredPartition
 
@@ -141,7 +141,7 @@ class World:
         )
         cluster.on_broker.append(self._hear_refusals)
         self._hear_writes()
-        self._invariants = Invariants(cluster, self.coverage)
+        self._invariants = Invariants(cluster, self.coverage, sound_members=cluster.sound_members)
         await cluster.start_in_order(first)
         self._checking = self.loop.create_task(self._check(), name="invariants")
 
@@ -280,9 +280,9 @@ class World:
             return view
         if broker_id in self.cluster.brokers:
             return None
-        for directory in _names(files, DATA):
+        for directory in names_on_disk(files, DATA):
             path = f"{DATA}/{directory}/{name}"
-            if _names(files, path):
+            if names_on_disk(files, path):
                 disk = DiskLog(files)
                 disk.load(path)
                 return disk

@@ -18,14 +18,21 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from oncelog_broker.log.move_marks import MOVED_MARK
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.segment import LOG_SUFFIX, Segment
-from oncelog_protocol.records.batch import HEADER_BYTES, LENGTH_END, MAGIC, CorruptBatchError
+from oncelog_protocol.records.batch import (
+    HEADER_BYTES,
+    KAFKA_MAGIC,
+    LENGTH_END,
+    MAGIC,
+    CorruptBatchError,
+)
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_testing.memory.disk import Directory, Inode, names_in
 from oncelog_testing.memory.files import MemoryFiles
 
-__all__ = ["Batch", "Canon", "DiskLog", "LogView", "RunningLog"]
+__all__ = ["Batch", "Canon", "DiskLog", "LogView", "RunningLog", "copies_of", "names_on_disk"]
 
 _HEADER = struct.Struct(">qIiBIHi")
 """The header up to the last offset delta."""
@@ -189,7 +196,7 @@ class LogView:
             header = original[:HEADER_BYTES]
         base, length, epoch, magic, crc, _, delta = _HEADER.unpack_from(header)
         end = position + LENGTH_END + length
-        if magic != MAGIC or length < HEADER_BYTES - LENGTH_END or delta < 0:
+        if magic not in (MAGIC, KAFKA_MAGIC) or length < HEADER_BYTES - LENGTH_END or delta < 0:
             return "not a batch"
         if end > size or end > len(data):
             return "a batch reaches past the end"
@@ -213,7 +220,10 @@ class RunningLog(LogView):
         super().__init__(files, rots)
         self.log = log
         self._generation = -1
-        self._swaps = log.swaps
+        self._swaps = log.swap.count
+        self._directory = log.directory
+        self._former: DiskLog | None = None
+        """What was durable where the log lay before; a power cut may bring it back."""
         self._checked_epochs = 0
         self.resets = 0
         """How often the log was cut, compacted or begun anew since it is watched."""
@@ -221,10 +231,15 @@ class RunningLog(LogView):
     def update(self) -> None:
         """Walk what is new; everything, when the log was cut or compacted meanwhile."""
         log = self.log
-        generation = log._unsynced._generation
-        changed = (generation, log.swaps) != (self._generation, self._swaps)
+        if log.directory != self._directory:
+            self._former = DiskLog(self.files, self._rots)
+            self._former.load(self._directory)
+            self._directory = log.directory
+            self._generation = -1
+        generation = log.unsynced._generation
+        changed = (generation, log.swap.count) != (self._generation, self._swaps)
         if changed or log.log_end_offset < self.end:
-            self._generation, self._swaps = generation, log.swaps
+            self._generation, self._swaps = generation, log.swap.count
             self.forget(log.segments[0].base_offset)
             self._checked_epochs = 0
             self.resets += 1
@@ -241,6 +256,17 @@ class RunningLog(LogView):
         elif self.end != log.log_end_offset:
             self.fault = f"files end at {self.end}, the log at {log.log_end_offset}"
         self._check_epochs()
+
+    def durable_end(self) -> int:
+        """Return the same, also while the name of a log that has moved is not durable yet: what the
+        log was before is there then."""
+        end, former = super().durable_end(), self._former
+        if former is None:
+            return end
+        if _is_durable(self.files, self._directory):
+            self._former = None
+            return end
+        return max(end, former.durable_end())
 
     def _unwalked(self) -> list[Segment]:
         found: list[Segment] = []
@@ -269,7 +295,7 @@ class DiskLog(LogView):
     def load(self, directory: str) -> None:
         """Walk what is there, up to the first damage. Segments that a compacted one in front of
         them reaches over were replaced by it; a start removes them."""
-        for name in _names(self.files, directory):
+        for name in names_on_disk(self.files, directory):
             base = name.removesuffix(LOG_SUFFIX)
             if not (name.endswith(LOG_SUFFIX) and base.isdecimal()):
                 continue
@@ -331,7 +357,8 @@ def _content(files: MemoryFiles, path: str) -> bytearray | None:
     return node.data if isinstance(node, Inode) else None
 
 
-def _names(files: MemoryFiles, path: str) -> list[str]:
+def names_on_disk(files: MemoryFiles, path: str) -> list[str]:
+    """Return what is in a directory; nothing if there is none."""
     node = _node(files, path)
     return sorted(node.names) if isinstance(node, Directory) else []
 
@@ -341,6 +368,28 @@ def _node(files: MemoryFiles, path: str) -> Inode | Directory | None:
     for name in names_in(path):
         node = node.names.get(name) if isinstance(node, Directory) else None
     return node
+
+
+def _is_durable(files: MemoryFiles, path: str) -> bool:
+    """Return whether the name of a directory would survive a power cut."""
+    node: Inode | Directory | None = files._disk.root
+    for name in names_in(path):
+        if not isinstance(node, Directory) or node.durable.get(name) is not node.names.get(name):
+            return False
+        node = node.names.get(name)
+    return isinstance(node, Directory)
+
+
+def copies_of(files: MemoryFiles, directory: str) -> list[str]:
+    """Return where else on a broker's disks a log may lie that was last seen in ``directory``, that
+    first; copies that say that the log has gone elsewhere come last."""
+    root, _, name = directory.rpartition("/")
+    parent = root.rpartition("/")[0]
+    found = [f"{parent}/{other}/{name}" for other in names_on_disk(files, parent)]
+    there = [path for path in found if isinstance(_node(files, path), Directory)]
+    return sorted(
+        there, key=lambda path: (MOVED_MARK in names_on_disk(files, path), path != directory)
+    )
 
 
 def _durable_bytes(files: MemoryFiles, path: str) -> int | None:

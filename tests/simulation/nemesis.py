@@ -23,7 +23,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from copy import copy
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from oncelog_controller.store import Op, SetData
 from oncelog_runtime.entropy import SeededEntropy
@@ -56,9 +56,19 @@ OF_SECURITY: dict[str, None] = {}
 """Those of secured runs: they are drawn there only, so that other runs stay what they are."""
 
 
+OF_MOVES: dict[str, None] = {}
+"""Those of runs that move partitions, for the same reason."""
+
+
 def security_fault(function: F) -> F:
     """Register a fault that changes something in secured runs only."""
     OF_SECURITY[function.__name__] = None
+    return fault(function)
+
+
+def move_fault(function: F) -> F:
+    """Register a fault that has to do with moves of partitions."""
+    OF_MOVES[function.__name__] = None
     return fault(function)
 
 
@@ -99,7 +109,7 @@ class Nemesis:
         """What readers of topics that were made again left out: see ``topic_faults``."""
         self._skip = skip
         self.stopping = False
-        names = [name for name in FAULTS if name not in OF_SECURITY]
+        names = [name for name in FAULTS if name not in OF_SECURITY and name not in OF_MOVES]
         share = entropy.choice([0.15, 0.3, 0.6])
         drawn = [name for name in names if entropy.random() < share]
         self.faults = list(only) if only is not None else drawn or [entropy.choice(names)]
@@ -107,6 +117,10 @@ class Nemesis:
             chance = entropy.fork("security")
             more = [name for name in OF_SECURITY if chance.random() < 0.6]
             self.faults += more or [chance.choice(list(OF_SECURITY))]
+        if only is None and cluster.knobs.moves:
+            chance = entropy.fork("moves")
+            self.faults += [name for name in OF_MOVES if chance.random() < 0.6]
+            self.faults += ["move_some"] * 2
         self._tasks: list[asyncio.Task[None]] = []
         self._destroyed_at_s: list[float] = []
         """When data was destroyed for good; shared by the views of ``_view``."""
@@ -223,9 +237,10 @@ class Nemesis:
         settled_s = 2 * cluster.knobs.flush_interval_ms / 1000 + self._session_s()
         if self._destroyed_at_s and cluster.loop.now_s - self._destroyed_at_s[-1] < settled_s:
             return False
+        factor = cluster.knobs.replication_factor
         for name in self.invariants.store.partitions:
             data = cluster.partition_state(*name)
-            if data is None or len(json.loads(data)["isr"]) < cluster.knobs.replication_factor:
+            if data is None or not _all_in_sync(json.loads(data), factor):
                 return False
         if not self.rots.atlas.may_wipe(broker_id):
             return False
@@ -588,3 +603,10 @@ class Nemesis:
             await self._wait(0.1, 5.0)
         finally:
             clock.error_ms -= jump_ms
+
+
+def _all_in_sync(state: dict[str, Any], factor: int) -> bool:
+    """Return whether the ISR of a partition has all replicas but those that a move adds. ``factor``
+    is their number where the state names none."""
+    replicas = state.get("origin") or state.get("replicas") or range(factor)
+    return len(set(state["isr"]).intersection(replicas)) == len(replicas)

@@ -12,6 +12,7 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.giving_way import LOOK_S
 from oncelog_protocol.types import TopicPartition
 from simulation.cluster import SimCluster
+from simulation.loop import Process
 from simulation.store_view import InvariantViolation
 
 PATIENCE_S = 2 * LOOK_S + 0.5
@@ -29,8 +30,8 @@ class StallInvariants:
         stuck = {
             (broker_id, partition.topic_partition): now
             for broker_id, broker in cluster.brokers.items()
-            if _looks(cluster, broker_id, broker)
-            for partition in _that_could_move(broker)
+            if (process := _looking(cluster, broker_id, broker)) is not None
+            for partition in process.run(_that_could_move, broker)
         }
         self._since = {key: self._since.get(key, now) for key in stuck}
         for (broker_id, name), since in self._since.items():
@@ -42,11 +43,16 @@ class StallInvariants:
                 )
 
 
-def _looks(cluster: SimCluster, broker_id: int, broker: Broker) -> bool:
-    """Return whether the broker turns its loop, and asks nobody about a full disk meanwhile."""
+def _looking(cluster: SimCluster, broker_id: int, broker: Broker) -> Process | None:
+    """Return the broker's process, if it turns its loop and asks nobody about a full disk
+    meanwhile.
+
+    What has happened there for how long is a question of its own clock, which may be slow.
+    """
     process = cluster.process(broker_id)
-    turns = process is not None and not process.paused and broker_id in cluster.serving
-    return turns and not any(log_dir.full for log_dir in broker.logs.dirs)
+    if process is None or process.paused or broker_id not in cluster.serving:
+        return None
+    return None if any(log_dir.full for log_dir in broker.logs.dirs) else process
 
 
 def _that_could_move(broker: Broker) -> list[Partition]:

@@ -23,7 +23,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from oncelog_controller import znodes
+from oncelog_controller import move_nodes, znodes
 from oncelog_controller.store import ANY_VERSION, CheckVersion, Create, Delete, Op, SetData
 from oncelog_protocol.types import NO_LEADER, TopicPartition
 from oncelog_testing.memory.zookeeper import MemoryZooKeeper
@@ -40,6 +40,7 @@ __all__ = [
 _STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 _CONFIG = re.compile(r"/config/topics/([^/]+)")
+_PLAN = re.compile(r"/admin/moves/([^/]+)")
 _BROKER = re.compile(r"/brokers/ids/(\d+)")
 
 
@@ -92,6 +93,8 @@ class StoreState:
     """The replicas after a move; empty: the partition does not move."""
     leaving: tuple[int, ...] = ()
     """They are no replicas any more, and may have data."""
+    move: str = ""
+    """The plan of the move."""
     written: int = -1
     """Number of the write, in the order of all writes."""
 
@@ -144,6 +147,11 @@ class StoreView:
         """Called with (controller epoch, session id) for each election."""
         self.compacting: dict[str, None] = {}
         """Topics whose settings have ever said so."""
+        self.controllers: dict[int, int] = {}
+        """Broker that won a controller epoch."""
+        self._min_isr_max: dict[str, int] = {}
+        self.hasty: dict[str, None] = {}
+        """Plans of all time that give up what added replicas hold, where a move turns back."""
         self._topics: dict[str, tuple[str, list[tuple[int, ...]]]] = {}
         self._sessions: dict[int, int] = {}
         """Session that won a controller epoch."""
@@ -188,10 +196,15 @@ class StoreView:
             for name, stored in self.partitions.items():
                 if name.topic == match[1] and not stored.state.replicas:
                     stored.replicas = tuple(assignment[name.partition])
+        elif match := _PLAN.fullmatch(path):
+            if move_nodes.decode_plan(match[1], op.data)[0].now:
+                self.hasty[match[1]] = None
         elif match := _CONFIG.fullmatch(path):
-            policy = znodes.decode_config(match[1], op.data).get("cleanup_policy", "")
-            if "compact" in policy:
+            config = znodes.decode_config(match[1], op.data)
+            if "compact" in config.get("cleanup_policy", ""):
                 self.compacting[match[1]] = None
+            wanted = int(config.get("min_insync_replicas", "0"))
+            self._min_isr_max[match[1]] = max(wanted, self._min_isr(match[1]))
         elif (match := _BROKER.fullmatch(path)) and isinstance(op, Create):
             self.registered[int(match[1])] = self._taken
 
@@ -208,6 +221,7 @@ class StoreView:
 
     def _elected(self, session: int, data: bytes) -> None:
         broker_id, epoch = znodes.decode_controller(data)
+        self.controllers.setdefault(epoch, broker_id)
         holder = self._sessions.setdefault(epoch, session)
         if holder != session:
             raise InvariantViolation(
@@ -263,7 +277,7 @@ class StoreView:
         was = stored.replicas
         stored.replicas = state.replicas or was
         _check_move(stored, was, before, state)
-        _check_state(stored, state, self._rules.min_insync_replicas)
+        _check_state(stored, state, self._min_isr(name.topic))
         _check_epochs(stored, before, state)
         unclean = before is not None and _is_unclean(before, state)
         stored.unclean = stored.unclean or unclean
@@ -276,6 +290,11 @@ class StoreView:
         stored.state = state
         for listener in self.on_change:
             listener(StateChange(name, before, state, unclean))
+
+    def _min_isr(self, topic: str) -> int:
+        """Return the most that min.insync.replicas of a topic has ever been: who is in an ELR by
+        that may stay there until the next write."""
+        return max(self._min_isr_max.get(topic, 0), self._rules.min_insync_replicas)
 
     def _topic_of(self, name: TopicPartition, ops: list[Op]) -> tuple[str, list[tuple[int, ...]]]:
         """The topic may be made by the same multi, behind its partitions."""
@@ -379,5 +398,6 @@ def _decode(data: bytes, version: int, written: int) -> StoreState:
         origin=tuple(value.get("origin", ())),
         target=tuple(value.get("target", ())),
         leaving=tuple(value.get("leaving", ())),
+        move=value.get("move", ""),
         written=written,
     )

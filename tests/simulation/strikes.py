@@ -64,12 +64,12 @@ async def end_in_a_swap(self: Nemesis) -> None:
     before: dict[tuple[int, TopicPartition], int] = {}
     for _ in range(int(STEP_S / 0.001)):
         for broker_id, name, log in _compacting(self):
-            swaps = before.setdefault((broker_id, name), log.swaps)
-            if (log.swap.replaced or log.swaps > swaps) and broker_id not in self._busy:
+            swaps = before.setdefault((broker_id, name), log.swap.count)
+            if (log.swap.replaced or log.swap.count > swaps) and broker_id not in self._busy:
                 cluster.loop.trace(f"swap in {name} of broker-{broker_id}")
                 await self._down(broker_id, power=power)
                 return
-            before[broker_id, name] = log.swaps
+            before[broker_id, name] = log.swap.count
         await asyncio.sleep(0.001)
 
 

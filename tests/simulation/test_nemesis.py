@@ -31,6 +31,7 @@ from simulation.security_workload import SecurityWorkload
 from simulation.store import SimMetadataStore
 from simulation.txn_workload import TxnWorkload
 from simulation.workload import TOPIC, Workload
+from support.room_settings import replica_settings
 
 PROOF_S = 120.0
 """Virtual time; most faults prove themselves in less than ten seconds."""
@@ -431,13 +432,63 @@ SECURITY_PROOFS: dict[str, Proof] = {
 }
 """They hold in a secured run."""
 
+MOVE_PROOFS: dict[str, Callable[[Seen], bool]] = {
+    "move_some": lambda seen: seen.coverage["move_finished"] > 0,
+    "retarget": lambda seen: seen.coverage["move_retargeted"] > 0,
+    "cancel_some": lambda seen: seen.coverage["move_turned_back"] > 0,
+    "move_to_and_fro": lambda seen: seen.coverage["back_while_leaving"] > 0,
+    "slow_lane": lambda seen: seen.coverage["replica_came_near"] > 0,
+    "kill_receiver": lambda seen: seen.coverage["move_begun"] > 0 and seen.came_back("kill"),
+    "pause_receiver": lambda seen: seen.coverage["move_begun"] > 0 and bool(seen.paused),
+    "isolate_receiver": lambda seen: seen.coverage["move_begun"] > 0 and bool(seen.held),
+    "wipe_receiver": lambda seen: seen.coverage["move_begun"] > 0 and seen.came_back("wipe"),
+    "full_receiver": lambda seen: (
+        seen.coverage["move_begun"] > 0 and seen.coverage["disk_full"] > 0
+    ),
+    "kill_leader_of_moving": lambda seen: (
+        seen.coverage["move_begun"] > 0 and seen.came_back("kill")
+    ),
+    "controller_dies_between_writes": lambda seen: (
+        seen.coverage["move_begun"] > 0 and seen.coverage["controller_elected"] > 1
+    ),
+    "lose_reply_of_a_step": lambda seen: (
+        seen.coverage["move_begun"] > 0 and seen.coverage["write_outcome_unknown"] > 0
+    ),
+    "delete_moving_topic": lambda seen: seen.coverage["move_begun"] > 0,
+    "drain_and_back": lambda seen: (
+        seen.coverage["broker_drained"] > 0 and seen.coverage["broker_active_again"] > 0
+    ),
+    "decommission_cycle": lambda seen: (
+        seen.coverage["broker_decommissioned"] > 0 and seen.came_back("wipe")
+    ),
+    "raise_min_isr": lambda seen: (
+        seen.coverage["move_begun"] > 0
+        and any(line.startswith("writes need 3") for line in seen.lines)
+        and any(line == "writes need what they did" for line in seen.lines)
+    ),
+    "move_log_dir": lambda seen: (
+        seen.coverage["log_moved"] > 20
+        and seen.coverage["log_move_ended"] + seen.coverage["move_begun"] == 0
+        and seen.nobody_died
+    ),
+    "power_in_a_swap": lambda seen: (
+        any(line.startswith("swap of ") for line in seen.lines)
+        and any(line.startswith("hide broker-") for line in seen.lines)
+        and seen.came_back("power")
+    ),
+    "rot_of_donor": lambda seen: (
+        seen.coverage["move_begun"] > 0 and any(line.startswith("rot ") for line in seen.lines)
+    ),
+}
+"""They hold where partitions move; nobody else moves any there."""
+
 TRANSACTIONAL: dict[str, Any] = {
     "tellers": 2,
     "copiers": 1,
     "transaction_timeout_ms": 1500,
     "transaction_state_log_num_partitions": 1,
 }
-ALL_PROOFS = {**PROOFS, **GROUP_PROOFS, **TXN_PROOFS, **SECURITY_PROOFS}
+ALL_PROOFS = {**PROOFS, **GROUP_PROOFS, **TXN_PROOFS, **SECURITY_PROOFS, **MOVE_PROOFS}
 
 
 class Stage:
@@ -451,11 +502,15 @@ class Stage:
             knobs = replace(knobs, **TRANSACTIONAL)
         if SECURITY_PROOFS.keys() & faults:
             knobs = replace(knobs, secured=True, security_stale_max_ms=1000)
-        if "replace_disk" in faults:
+        if MOVE_PROOFS.keys() & faults:
+            knobs = replace(knobs, moves=True, brokers=4)
+        if {"replace_disk", "move_log_dir", "power_in_a_swap"} & set(faults):
             knobs = replace(knobs, log_dirs=2)
         self.cluster = SimCluster(loop, knobs, entropy)
         self.seen = Seen(self.cluster, coverage)
-        self.invariants = Invariants(self.cluster, coverage)
+        self.invariants = Invariants(
+            self.cluster, coverage, sound_members=self.cluster.sound_members
+        )
         self.workload = Workload(self.cluster, entropy.fork("workload"), self._note)
         self.groups = GroupWorkload(self.cluster, entropy.fork("groups"), self._note, [TOPIC])
         self.groups.calm = True
@@ -544,6 +599,16 @@ class Stage:
         assert cluster.deaf == {}
         assert cluster.network.astray == {}
         assert cluster.sync_stall_s == {}
+        for broker in cluster.brokers.values():
+            unbounded = replica_settings()
+            replicas = broker.live.replicas
+            assert replicas.replica_near_bytes == unbounded.replica_near_bytes
+            assert replicas.replica_catch_up_max_bytes_per_second == 0
+
+
+def _whole(state: dict[str, Any]) -> bool:
+    """All replicas are in sync, and nothing moves."""
+    return len(state["isr"]) == len(state["replicas"]) >= 2 and not state.get("origin")
 
 
 def on_stage(scene: Callable[[Stage], Coroutine[Any, Any, None]], faults: list[str]) -> None:
@@ -591,7 +656,7 @@ def test_a_fault_has_its_effect_and_is_taken_back(name: str) -> None:
 
         def whole() -> bool:
             states = [stage.cluster.partition_state(TOPIC, n) for n in range(KNOBS.partitions)]
-            return all(data is not None and len(json.loads(data)["isr"]) == 3 for data in states)
+            return all(data is not None and _whole(json.loads(data)) for data in states)
 
         await until(whole, timeout_s=CONVERGE_S, what="all replicas in sync")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,8 +24,27 @@ def cluster(*, ahead: list[int], paused: bool = False, gives_way: bool = False) 
     return SimpleNamespace(
         brokers={1: broker},
         serving={1: None},
-        process=lambda _: SimpleNamespace(paused=paused),
+        process=lambda _: SimpleNamespace(
+            paused=paused, run=lambda function, *args: function(*args)
+        ),
     )
+
+
+def test_for_how_long_the_disk_is_silent_is_read_on_the_clock_of_its_broker() -> None:
+    """A slow clock says later that a round takes too long."""
+    stalls, found = StallInvariants(), cluster(ahead=[2])
+    flusher = found.brokers[1].logs.dirs[0].flusher
+
+    def run(function: Callable[..., Any], *args: Any) -> Any:
+        flusher.stalled_since = None
+        try:
+            return function(*args)
+        finally:
+            flusher.stalled_since = 1.0
+
+    found.process = lambda _: SimpleNamespace(paused=False, run=run)
+    stalls.check(found, 10.0)
+    stalls.check(found, 10.1 + PATIENCE_S)
 
 
 class _Hashed:

@@ -173,6 +173,14 @@ def test_m4_replicas_that_are_added_do_not_count_for_min_isr() -> None:
     store.refused("I10", 1, leader_epoch=1, isr=[1], elr=[2], **moves)
 
 
+def test_an_elr_stands_beside_as_many_as_writes_once_needed() -> None:
+    store = Store()
+    config = znodes.encode_config({"min_insync_replicas": "3"})
+    store.write(7, [Create(znodes.config_path(TP.topic), config)])
+    store.set(0, isr=[1, 2], elr=[3])
+    Store().refused("I10", isr=[1, 2], elr=[3])
+
+
 def test_unclean_elections_are_remembered() -> None:
     store = Store()
     store.set(0, isr=[1])
