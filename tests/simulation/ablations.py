@@ -83,6 +83,19 @@ SECURED = {
 }
 """Subjects write and read, and few others."""
 
+MOVES = {
+    "moves": True,
+    "brokers": 4,
+    "clients": 2,
+    "groups": 0,
+    "tellers": 0,
+    "copiers": 0,
+    "owners": 0,
+}
+
+DIR_MOVES = MOVES | {"log_dirs": 2, "flush": "commit", "compacted": 0}
+"""Replicas move between directories."""
+
 TXN_COORDINATORS = ("kill_txn_coordinator", "move_txn_coordinator", "isolate_from_followers")
 
 SWITCHES: dict[str, Ablation] = {
@@ -111,6 +124,39 @@ SWITCHES: dict[str, Ablation] = {
     ),
     "believe_elected_controllers": Ablation(("forged_order",)),
     "controller.hear_the_accused": Ablation(("shunned",)),
+    "throttle_spares_in_sync": Ablation(
+        ("slow_lane",), MOVES | {"compacted": 0, "replica_lag_time_max_ms": 1000}
+    ),
+    "controller.finish_needs_added": Ablation(
+        ("move_some", "kill_receiver", "isolate_receiver", "pause_receiver"), MOVES
+    ),
+    "controller.finish_keeps_redundancy": Ablation(
+        ("move_some", "kill_one", "isolate_from_followers", "pause"),
+        MOVES | {"min_insync_replicas": 1, "replica_lag_time_max_ms": 300},
+    ),
+    "controller.finish_counts_sound": Ablation(
+        ("move_some", "kill_one", "false_suspicion"),
+        MOVES
+        | {
+            "replication_factor": 2,
+            "min_insync_replicas": 2,
+            "replica_lag_time_max_ms": 3000,
+            "zookeeper_session_timeout_ms": 3000,
+        },
+    ),
+    "controller.finish_keeps_isr": Ablation(
+        ("move_some", "kill_one", "isolate_from_followers", "pause"),
+        MOVES | {"min_insync_replicas": 1, "replica_lag_time_max_ms": 300},
+    ),
+    "controller.moves_bump_epoch": Ablation(("move_some",), MOVES),
+    "origin_counts_for_min_isr": Ablation(
+        ("move_some", "isolate_receiver", "pause_receiver"),
+        MOVES | {"replication_factor": 2, "min_insync_replicas": 3},
+    ),
+    "controller.delete_after_write": Ablation(
+        ("move_some", "lose_store_reply", "controller_dies_between_writes"), MOVES
+    ),
+    "controller.remember_leaving": Ablation(("move_some", "kill_receiver"), MOVES),
     "check_identity": Ablation(("wrong_address",), {"min_insync_replicas": 1}),
     "controller.ask_registered_life": Ablation(("clone", "kill_one"), {"min_insync_replicas": 1}),
     "apply_newer_epochs_only": Ablation(ELECTIONS),
@@ -127,6 +173,10 @@ SWITCHES: dict[str, Ablation] = {
     ),
     "log.followers_know_producers": Ablation(LOST_ANSWERS, RETRIES),
     "log.rewrite_unsynced": Ablation(("failed_sync", "kill_one", "power_one"), {"flush": "commit"}),
+    "log.sync_before_swap": Ablation(
+        ("power_in_a_swap",), DIR_MOVES | {"clients": 3, "linger_ms": 0, "sync_s": 0.02}
+    ),
+    "log.mark_moved": Ablation(("power_in_a_swap",), DIR_MOVES),
     "log.check_clock": Ablation(
         ("clock_leap", "kill_one"), {"segment_bytes": 2048, "retention_ms": 86_000_000}
     ),
@@ -172,6 +222,12 @@ SWITCHES: dict[str, Ablation] = {
     ),
     "coordinator.bump_epoch_per_txn": Ablation(("late_requests", "reset"), TXNS),
     "log.markers_need_newer_epoch": Ablation(("late_requests", *TXN_COORDINATORS), TXNS),
+    "log.markers_need_newer_number": Ablation(
+        ("late_requests", *TXN_COORDINATORS), TXNS | {"older": True}
+    ),
+    "coordinator.all_markers_before_next": Ablation(
+        ("late_markers", "kill_txn_coordinator"), TXNS | {"older": True}
+    ),
     "coordinator.prepare_before_markers": Ablation(
         ("decide_alone",), TXNS | {"replica_lag_time_max_ms": 3000}
     ),
@@ -238,7 +294,7 @@ def arguments(name: str) -> dict[str, Any]:
 def run_without(name: str, seed: int, *, ablate: bool = True) -> Result:
     """Run one seed of one switch; ``ablate=False`` is the same run with the rule in force."""
     ablation = SWITCHES[name]
-    drawn = Knobs.draw(SeededEntropy(seed).fork("knobs"), {"secured": False})
+    drawn = Knobs.draw(SeededEntropy(seed).fork("knobs"), {"secured": False, "moves": False})
     drawn = replace(drawn, **ablation.knobs)
     return run_seed(
         seed,

@@ -20,13 +20,16 @@ from typing import Any
 from oncelog.history_events import HistoryEvent
 from oncelog_broker.coordinator.transaction import ordinary
 from oncelog_broker.replication.partition import Partition
+from oncelog_controller.znodes import MOVES
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
+from simulation import dir_faults as _of_dirs  # noqa: F401
+from simulation import dir_invariants, move_invariants, retention_invariants, service_faults
 from simulation import disk_faults as _of_disks  # noqa: F401
 from simulation import gray_faults as _gray  # noqa: F401
 from simulation import group_faults as _of_groups  # noqa: F401
 from simulation import identity_faults as _identity  # noqa: F401
-from simulation import retention_invariants
+from simulation import move_faults as _of_moves  # noqa: F401
 from simulation import security_strikes as _of_security  # noqa: F401
 from simulation import topic_faults as _of_topics  # noqa: F401
 from simulation import txn_strikes as _of_transactions  # noqa: F401
@@ -59,6 +62,7 @@ CHECK_EVERY_S = 0.03
 
 ALLOWED_LOG_LINES = (
     r"^log_dir_(offline|full) ",
+    r"^log_away ",
     r"^broker_failed .*no log directory is usable",
     r"^follower_cannot_write .*(is full|failed)",
     r"^follower_stopped ",
@@ -74,7 +78,8 @@ FENCED_LOG_LINES = (
     r"no more transactions here: .*a newer (producer|instance)",
     r"producer closed after an error: .*a newer producer",
 )
-"""Alarms that somebody else with the same transactional id explains."""
+"""Alarms that somebody else with the same transactional id explains, or that a transaction which
+ends by number has timed out: such a client is fenced by that, as by Kafka."""
 
 CLONE_LOG_LINES = (r"is registered by another process",)
 """The alarm of a broker that lost its session while a clone of its directories waited for that: it
@@ -87,6 +92,12 @@ SECURED_LOG_LINES = (
 """Alarms of a broker that cannot know what was revoked, and of clients that are refused."""
 
 FENCING = frozenset({"hijack", "pause_txn_client", "late_requests"})
+
+ROTTING = ("rot", "rot_of_donor")
+"""Faults that flip bits."""
+
+HARMLESS = frozenset({"move_some", "retarget", "cancel_some", "move_to_and_fro", "slow_lane"})
+"""These faults keep no replica from being in sync, where they are the only ones."""
 
 ROT_LOG_LINES = (
     r"^(log|replica|segment)_damaged ",
@@ -191,7 +202,7 @@ class Run:
         self.cluster = cluster = SimCluster(
             self.loop, self.knobs, self.entropy, safeguards=self.options.safeguards
         )
-        self.invariants = Invariants(cluster, self.coverage)
+        self.invariants = Invariants(cluster, self.coverage, sound_members=cluster.sound_members)
         workload = Workload(cluster, self.entropy.fork("workload"), self._note)
         groups = GroupWorkload(cluster, self.entropy.fork("groups"), self._note, [*workload.topics])
         txns = TxnWorkload(
@@ -288,7 +299,7 @@ class Run:
         cluster, nemesis = self.cluster, self.nemesis
         assert nemesis is not None
         chance = self.entropy.fork("core")
-        if nemesis.applied["rot"]:
+        if any(nemesis.applied[name] for name in ROTTING):
             # Also before the core is alone: who has rot may need just the one that is not there.
             await until(
                 nemesis.rots.mended, timeout_s=CONVERGE_S, what="rot found and mended", every_s=0.5
@@ -308,6 +319,7 @@ class Run:
             self.coverage.hit("core_of_two")
             cluster.start_broker(dead)
         await cluster.converged(timeout_s=CONVERGE_S)
+        await service_faults.back_in_service(nemesis, timeout_s=CONVERGE_S)
         await self.security.restore(timeout_s=CONVERGE_S)
         await self.security.stop(timeout_s=CONVERGE_S)
         await workload.stop(timeout_s=CONVERGE_S)
@@ -349,8 +361,10 @@ class Run:
         return ends
 
     def _core_suffices(self) -> bool:
-        """Return whether what any two brokers hold is all that was committed."""
-        return self.knobs.min_insync_replicas == 2 and self.knobs.flush == "commit"
+        """Return whether what any two brokers hold is all that was committed. Where partitions
+        move, one may have just two replicas."""
+        same = self.knobs.min_insync_replicas == 2 and self.knobs.flush == "commit"
+        return same and not self.knobs.moves
 
     def _vouched_for_by_two(self) -> bool:
         """Return whether two brokers may lead each partition that has more than one replica."""
@@ -369,6 +383,12 @@ class Run:
     def _at_rest(self) -> bool:
         """Every partition has a leader, all replicas in sync, nothing uncommitted."""
         if not self.cluster.settled():
+            return False
+        plans = self.cluster.zookeeper.tree(MOVES)
+        partitions = self.invariants.store.partitions
+        if move_invariants.unrest(partitions, self.cluster.brokers, plans):
+            return False
+        if dir_invariants.unrest(self.cluster.brokers):
             return False
         for name, stored in self.invariants.store.partitions.items():
             state = stored.state
@@ -429,6 +449,9 @@ class Run:
             rights=self.security.rights,
         )
         self.problems += [str(violation) for violation in failures(found)]
+        lagged = self.coverage.counts["follower_lags"]
+        if lagged and self.nemesis is not None and HARMLESS.issuperset(self.nemesis.faults):
+            self.problems.append(f"N104: {lagged} ISRs shrank without a fault, as members lagged")
         if self.nemesis is not None:
             self.problems += self.nemesis.skipped
         self.problems += [f"client raised {error!r}" for error in workload.failures]
@@ -451,11 +474,11 @@ class Run:
     def _allowed_log_lines(self) -> tuple[str, ...]:
         applied = self.nemesis.applied if self.nemesis is not None else Counter()
         allowed: tuple[str, ...] = ALLOWED_LOG_LINES
-        if applied["rot"]:
+        if any(applied[name] for name in ROTTING):
             allowed += ROT_LOG_LINES
         if applied["clone"]:
             allowed += CLONE_LOG_LINES
-        if FENCING.intersection(applied):
+        if FENCING.intersection(applied) or self.knobs.older:
             allowed += FENCED_LOG_LINES
         if self.knobs.secured:
             allowed += SECURED_LOG_LINES

@@ -26,6 +26,8 @@ from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ListenerConfig
 from oncelog_broker.coordinator.result import CoordinatorRecord
 from oncelog_broker.log.dir_jobs import SYNC
+from oncelog_controller.features import KAFKA_BATCHES
+from oncelog_controller.safeguards import SAFE
 from oncelog_controller.znodes import broker_path, state_path
 from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_protocol.messages.replication import TopicOverrides, UpdateMetadataRequest
@@ -34,10 +36,13 @@ from oncelog_runtime.entropy import Entropy, SeededEntropy
 from oncelog_testing.memory.files import Keep, MemoryFiles
 from oncelog_testing.memory.store import MemoryMetadataStore
 from oncelog_testing.memory.zookeeper import Delay, MemoryZooKeeper
+from simulation.kafka_door import open_door
 from simulation.knobs import Knobs
 from simulation.loop import Process, ProcessKilledError, SimLoop, until
 from simulation.network import Network
+from simulation.older_clients import open_older_door
 from simulation.secured import APP, MECHANISM, broker_settings, secure, security_of
+from simulation.sound_members import SoundMembers
 from simulation.store import SimMetadataStore
 
 logger = logging.getLogger("simulation")
@@ -89,6 +94,8 @@ class SimCluster:
         self.as_disk: Callable[[MemoryFiles], Any] = more.pop("files", lambda disk: disk)
         self._settings: dict[str, Any] = more.pop("settings", {})
         self._expire_hung_loops: bool = more.pop("expire_hung_loops", True)
+        self._controller_safeguards = more.pop("controller_safeguards", SAFE)
+        self.sound_members = SoundMembers()
         self.network = Network(loop, entropy.fork("network"))
         self.network.latency_s, self.network.jitter_s = knobs.latency_s, knobs.jitter_s
         self.network.split = knobs.split
@@ -117,8 +124,8 @@ class SimCluster:
         that has given them up ends; and what is left of them."""
         self.zookeeper_delays: list[Delay] = []
         """Of faults: added to what its messages take as it is."""
-        self._wanted: dict[int, asyncio.Event] = {}
-        self._lives: dict[int, int] = {}
+        self._wanted = {broker_id: asyncio.Event() for broker_id in self.ids}
+        self._lives = dict.fromkeys(self.ids, 0)
         self._disk_chance = entropy.fork("disk")
         self.network.add_host("zk")
         self.zookeeper_process = self.network.start("zk")
@@ -132,8 +139,6 @@ class SimCluster:
             self.disks[broker_id] = self._new_disks()
             self.clocks[broker_id] = SimClock(loop, clocks.randint(-500, 500))
             self._rates[broker_id] = 1 + knobs.clock_rate_spread * (clocks.random() - 0.5)
-            self._wanted[broker_id] = asyncio.Event()
-            self._lives[broker_id] = 0
 
     @property
     def clocks_differ_ms(self) -> int:
@@ -213,8 +218,16 @@ class SimCluster:
             clock=self.clocks[broker_id],
             entropy=self.entropy.fork(f"broker-{broker_id}-{self._lives[broker_id]}"),
             metadata_store=store,
+            controller_safeguards=self.sound_members.watching(
+                broker_id, self._controller_safeguards
+            ),
+            wants=[KAFKA_BATCHES] if self.knobs.kafka else [],
             **self.more_for_brokers,
         )
+        if self.knobs.kafka:
+            open_door(broker)
+        if self.knobs.older:
+            open_older_door(broker)
         self.brokers[broker_id] = broker
         hearing(broker, self.deaf)
         if self.knobs.coordinator_load_s:
@@ -445,9 +458,9 @@ def slow_loading(broker: Broker, seconds: float, chance: Entropy) -> None:
     read = gateway.read
 
     async def slowly(
-        topic_partition: TopicPartition, leader_epoch: int
+        topic_partition: TopicPartition, leader_epoch: int, offset: int = 0
     ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
-        async with aclosing(read(topic_partition, leader_epoch)) as batches:
+        async with aclosing(read(topic_partition, leader_epoch, offset)) as batches:
             async for records in batches:
                 size = 1 + len(records) // LOAD_PIECES
                 for first in range(0, len(records), size):

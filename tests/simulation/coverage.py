@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from oncelog_protocol.types import NO_LEADER
 from oncelog_runtime.logs import LogEvent
 from simulation.checkers.no_alarm_in_the_logs import LogLine
-from simulation.store_view import StateChange
+from simulation.store_view import StateChange, StoreState
 
 __all__ = ["FROM_LOGS", "FROM_STORE", "NAMES", "Coverage", "Sight"]
 
@@ -53,6 +53,8 @@ def _is(index: int, *names: str) -> When:
     return lambda args: type(args[index]).__name__ in names
 
 
+_SERVICE = "oncelog_controller.broker_states"
+_ELECTIONS = "oncelog_controller.leadership"
 _CLOCKS = "oncelog_broker.clock_watch"
 _PARTITION = "oncelog_broker.replication.partition"
 _LEADERSHIP = "oncelog_broker.replication.leadership"
@@ -61,6 +63,9 @@ _FOLLOWER = "oncelog_broker.replication.follower"
 _FETCH_LOOP = "oncelog_broker.replication.fetch_loop"
 _MANAGER = "oncelog_broker.replication.replica_manager"
 _LOG_DIR = "oncelog_broker.log.log_dir"
+_LOG_MANAGER = "oncelog_broker.log.log_manager"
+_DIR_MOVE = "oncelog_broker.log.dir_move"
+_DIR_MOVES = "oncelog_broker.log.dir_moves"
 _PRODUCERS = "oncelog_broker.log.log_producers"
 _RECOVERY = "oncelog_broker.log.recovery"
 _ISR = "oncelog_broker.replication.isr_sender"
@@ -75,6 +80,7 @@ _LISTENER = "oncelog_broker.server.listener"
 _CLEANER = "oncelog_broker.log.cleaner"
 _INTERNAL = "oncelog_broker.server.internal_topics"
 _ENGINE = "oncelog_broker.coordinator.engine"
+_SHADOWS = "oncelog_broker.coordinator.shadows"
 _SHARD = "oncelog_broker.coordinator.led_shard"
 _ROUNDS = "oncelog_broker.coordinator.group.rounds"
 _MEMBERS = "oncelog_broker.coordinator.group.classic_protocol"
@@ -113,6 +119,10 @@ FROM_LOGS: tuple[Sight, ...] = (
     Sight("disk_full", _LOG_DIR, "log_dir_full"),
     Sight("disk_has_room_again", _LOG_DIR, "log_dir_has_room"),
     Sight("index_rebuilt", "oncelog_broker.log.segment", "segment_index_rebuilt"),
+    # moves between directories
+    Sight("log_moved", _DIR_MOVE, "log_moved"),
+    Sight("log_move_ended", _DIR_MOVES, "log_move_ended"),
+    Sight("log_away", _LOG_MANAGER, "log_away"),
     # followers
     Sight(
         "diverging_truncation", _PARTITION, "follower_truncated", lambda f: f["before"] > f["after"]
@@ -145,6 +155,8 @@ FROM_LOGS: tuple[Sight, ...] = (
     Sight(
         "stale_fetch_refused", _FOLLOWER, "follower_refused", _says("error", "STALE_BROKER_EPOCH")
     ),
+    Sight("replica_came_near", _FOLLOWER, "follower_changes_lane", _says("lane", "MAIN")),
+    Sight("replica_found_far", _FOLLOWER, "follower_changes_lane", _says("lane", "CATCH_UP")),
     Sight("follower_cannot_write", _FOLLOWER, "follower_cannot_write"),
     Sight("leader_unreachable", _FETCH_LOOP, "fetch_no_connection"),
     Sight("leader_silent", _FETCH_LOOP, "fetch_silent"),
@@ -254,6 +266,8 @@ FROM_LOGS: tuple[Sight, ...] = (
     Sight("internal_topic_made", _INTERNAL, "internal_topic_ready"),
     Sight("coordinator_loaded", _ENGINE, "coordinator_loaded"),
     Sight("coordinator_loaded_records", _ENGINE, "coordinator_loaded", lambda f: f["records"] > 0),
+    Sight("shadow_adopted", _SHADOWS, "coordinator_shadow_adopted"),
+    Sight("shadow_thrown_away", _SHADOWS, "coordinator_shadow_thrown_away"),
     Sight("coordinator_given_up", _ENGINE, "coordinator_resigned"),
     Sight("coordinator_load_failed", _ENGINE, "coordinator_load_delayed"),
     Sight("coordinator_append_refused", _SHARD, "coordinator_append_refused"),
@@ -277,6 +291,14 @@ FROM_LOGS: tuple[Sight, ...] = (
         "oncelog.consumer.group.coordinator",
         "group %s: broker %d does not coordinate it now (%s), looking for who does",
     ),
+    # brokers that are taken out of service
+    Sight("broker_drained", _SERVICE, "broker_state_changed", _says("state", "draining")),
+    Sight("broker_retires", _SERVICE, "broker_state_changed", _says("state", "decommissioning")),
+    Sight(
+        "broker_decommissioned", _SERVICE, "broker_state_changed", _says("state", "decommissioned")
+    ),
+    Sight("broker_active_again", _SERVICE, "broker_state_changed", _says("state", "active")),
+    Sight("leaderships_given_up", _ELECTIONS, "leaderships_given_up"),
     # security
     Sight("acls_changed", "oncelog_broker.server.acl_authorizer", "acls_changed"),
     Sight(
@@ -347,6 +369,15 @@ FROM_STORE = {
     "elr_filled": "a member of the ISR went to the ELR",
     "elr_emptied": "the ELR is not needed any more",
     "last_known_elr": "a replica that was complete has lost data",
+    "move_begun": "a partition began to move",
+    "move_retargeted": "an open move got another end",
+    "move_cancelled": "an open move began to turn back",
+    "move_finished": "a move came to its end",
+    "move_turned_back": "a cancelled one did",
+    "move_finished_short": "a move came to its end while an original replica was not in sync",
+    "move_led_by_added": "while a partition moved, a replica that was added became its leader",
+    "back_while_leaving": "a broker became a replica again before it had deleted what it had",
+    "leaver_swept": "a broker has deleted what it had",
 }
 
 NAMES: tuple[str, ...] = tuple(dict.fromkeys((*(s.name for s in FROM_LOGS), *FROM_STORE)))
@@ -406,6 +437,7 @@ class Coverage:
         if before is None:
             return
         self.hit("state_written")
+        self._moved(before, after)
         if after.leader_epoch > before.leader_epoch:
             self._elected(change)
         if len(before.isr) >= self._min_isr > len(after.isr):
@@ -418,6 +450,26 @@ class Coverage:
             self.hit("elr_emptied")
         if after.last_known_elr and after.last_known_elr != before.last_known_elr:
             self.hit("last_known_elr")
+
+    def _moved(self, before: StoreState, after: StoreState) -> None:
+        if set(after.replicas).intersection(before.leaving):
+            self.hit("back_while_leaving")
+        if set(before.leaving).difference(after.leaving, after.replicas):
+            self.hit("leaver_swept")
+        if (before.origin, before.target) == (after.origin, after.target):
+            added = set(before.target).difference(before.origin)
+            if before.leader != after.leader and after.leader in added:
+                self.hit("move_led_by_added")
+        elif after.origin:
+            self.hit("move_retargeted" if before.origin else "move_begun")
+            if before.origin and after.origin == after.target:
+                self.hit("move_cancelled")
+        else:
+            self.hit("move_finished")
+            if before.origin == before.target:
+                self.hit("move_turned_back")
+            if not set(before.origin) <= set(before.isr):
+                self.hit("move_finished_short")
 
     def _elected(self, change: StateChange) -> None:
         before, after = change.before, change.after

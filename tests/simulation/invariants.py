@@ -59,8 +59,10 @@ from simulation.election_rate import ElectionRate
 from simulation.group_invariants import GroupInvariants
 from simulation.knobs import Knobs
 from simulation.log_view import LogView, Rots
+from simulation.move_invariants import MoveInvariants, check_known, check_originals
 from simulation.producer_invariants import ProducerInvariants
 from simulation.promises import holds, keep_promises
+from simulation.sound_members import Counted, SoundMembers
 from simulation.store_view import (
     InvariantViolation,
     StateChange,
@@ -80,18 +82,28 @@ _OF_CONTENT = frozenset({"I2", "I4", "I5", "I6", "I7", "I8", "I9", "I23", "A30",
 class Invariants:
     """It watches one cluster. Call ``check`` often; it raises at the first breach.
 
+    :param sound_members: what its controllers knew when they looked at the ends of moves; None:
+        only the store is looked at.
     :raises InvariantViolation: from every method but the notes.
     """
 
     def __init__(
-        self, cluster: Watched, coverage: Coverage | None = None, *, rules: Rules | None = None
+        self,
+        cluster: Watched,
+        coverage: Coverage | None = None,
+        *,
+        rules: Rules | None = None,
+        sound_members: SoundMembers | None = None,
     ) -> None:
         self._cluster = cluster
+        self._sound_members = sound_members or SoundMembers()
         self.rules = rules if rules is not None else _rules_of(cluster)
         self.store = StoreView(cluster.zookeeper, self.rules)
         if coverage is not None:
             self.store.on_change.append(coverage.state_changed)
             self.store.on_controller.append(coverage.controller_elected)
+        self._moves = MoveInvariants(self.rules, self._counted)
+        self.store.on_change.append(self._moves.state_changed)
         self.elections = ElectionRate(lambda: self.now_s)
         self.store.on_controller.append(self.elections.elected)
         self.now_s = 0.0
@@ -109,6 +121,14 @@ class Invariants:
         self._disks: dict[int, object] = {}
         self._rots: dict[tuple[int, TopicPartition], Rots] = {}
         """Also of partitions that nobody has looked at yet."""
+
+    def _counted(
+        self, name: TopicPartition, before: StoreState, after: StoreState
+    ) -> Counted | None:
+        """Return what the controller that wrote a state knew of the members."""
+        writer = self.store.controllers.get(after.controller_epoch, NO_BROKER)
+        known = self._sound_members.known_to(writer, name, before.version)
+        return None if known is None else known._replace(hasty=before.move in self.store.hasty)
 
     # ---- what the simulator tells
 
@@ -181,6 +201,7 @@ class Invariants:
         if len(self._truths) > len(self.store.partitions):
             for name in [n for n in self._truths if n not in self.store.partitions]:
                 del self._truths[name]
+        self._moves.check(self.store.partitions, self._cluster.brokers)
         self._groups.check(self._truths)
         self.txns.check(self._truths)
         self._producers.sample(self._truths)
@@ -216,13 +237,14 @@ class Invariants:
                 changed = True
                 if replica.partition is not None:
                     self._check_replica(stored, truth, replica, replica.partition)
+        truth.drop_former(stored.replicas)
         if not changed and not truth.promises:
             return
         if stored.unclean and not (self.rules.unclean_election or self.rules.loss_permitted):
             raise InvariantViolation(
                 "I9", f"{stored.name}: leader of {stored.state} was not vouched for before"
             )
-        truth.state = stored.state
+        before, truth.state = truth.state, stored.state
         try:
             self._commit(stored, truth)
             self._check_vouched(stored, truth)
@@ -234,7 +256,7 @@ class Invariants:
                 self._cluster.disks,
                 count_copies=self.now_s >= self._lossy_until,
             )
-            self._check_survival(stored, truth)
+            self._check_survival(stored, truth, before)
         except InvariantViolation as breach:
             permitted = self.rules.loss_permitted or (
                 stored.unclean and self.rules.unclean_election
@@ -297,13 +319,16 @@ class Invariants:
                 self._check_hold(where, replica, partition, role.state)
             replica.role_high = high
             replica.role_state = role.state
+            replica.role_min_isr = partition.min_isr
+            check_originals(stored, role, partition.min_isr)
         replica.role = role
 
     def _check_hold(
         self, where: str, replica: Replica, partition: Partition, state: IsrState
     ) -> None:
         """[K18]: below min.insync.replicas the high watermark stands. One that has risen while the
-        committed ISR was the same small one at both ends rose under it, as its version tells."""
+        committed ISR was the same small one at both ends rose under it, as its version tells; so it
+        was with as many that are needed."""
         before = replica.role_state
         assert partition.leader is not None
         if (
@@ -311,6 +336,7 @@ class Invariants:
             and partition.high_watermark > replica.role_high
             and before.partition_epoch == state.partition_epoch
             and before.committed == state.committed
+            and replica.role_min_isr == partition.min_isr
             and not partition.leader.has_min_isr(partition.min_isr)
         ):
             raise InvariantViolation(
@@ -454,16 +480,25 @@ class Invariants:
             f" {stored.state.isr}",
         )
 
-    def _check_survival(self, stored: StoredPartition, truth: Truth) -> None:
-        """[I8]: what is committed exists somewhere."""
+    def _check_survival(
+        self, stored: StoredPartition, truth: Truth, before: StoreState | None
+    ) -> None:
+        """[I8]: what is committed exists somewhere; [M11]: when replicas are dropped, in a member
+        that stays."""
         end = truth.canon.end
+        if before is not None and before.replicas != stored.state.replicas:
+            views = truth.views(self._cluster.disks)
+            check_known(stored, before, [r.broker_id for r, v in views if v.matched >= end])
         durable = self.rules.flush == "commit"
         for replica in truth.replicas.values():
             view = replica.view
+            if replica.broker_id not in stored.replicas:
+                continue  # it is about to delete what it has
             if view is not None and holds(view, end, durable=durable):
                 return
-        for _, shown in truth.views(self._cluster.disks):
-            if holds(shown, end, durable=durable):
+        for replica, shown in truth.views(self._cluster.disks):
+            stays = replica.broker_id in stored.replicas
+            if stays and holds(shown, end, durable=durable):
                 return
         if end > truth.canon.start and not truth.is_unseen(self._cluster.disks):
             found = {
@@ -582,7 +617,7 @@ def _check_fetchers(broker: Broker) -> None:
     """Check [I13]: a follower has one fetcher; a leader, nobody's and a failed one have none."""
     manager = broker.replicas
     for name, partition in manager._partitions.items():
-        fetchers = [leader for leader, loop in manager._loops.items() if name in loop]
+        fetchers = [leader for (leader, _), loop in manager._loops.items() if name in loop]
         follows = partition.leader is None and partition.leader_id != NO_BROKER
         follows = follows and name not in manager._unwritable
         wanted = [partition.leader_id] if follows and not partition.failed else []

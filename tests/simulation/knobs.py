@@ -16,6 +16,15 @@ from unsafe.producer import UNSAFE
 
 _TRUTH = {"0": False, "False": False, "1": True, "True": True}
 
+MOVES_SHARE = 0.5
+"""So many runs move partitions."""
+KAFKA_SHARE = 0.5
+"""So many runs have clients of Kafka's."""
+DIRS_SHARE = 0.7
+"""In so many of these, replicas move between the directories of their brokers as well."""
+MOVING_BROKERS = 4
+"""At least so many brokers there are then."""
+
 STRATEGIES = (
     "cooperative-sticky",
     "cooperative-sticky",
@@ -119,6 +128,14 @@ class Knobs:
     secured: bool = False
     """Brokers and clients authenticate, and ACLs decide; see ``secured``."""
     security_stale_max_ms: int = 3000
+    older: bool = False
+    """The last teller's transactions end by number; see ``older_clients``."""
+    kafka: bool = False
+    """Some clients write and read Kafka's batches; see ``kafka_door``."""
+    moves: bool = False
+    """Partitions are moved between brokers, of which there are more; see ``move_faults``."""
+    dir_moves: bool = False
+    """In a run that moves partitions, brokers have several directories; see ``dir_faults``."""
     reinit_after_indefinite: bool = True
     """A rule of producers, which an ablation turns."""
     indefinite_stays_indefinite: bool = True
@@ -185,8 +202,12 @@ class Knobs:
             delete_retention_ms=pick([1000, 86_400_000]),
             idempotent=rare() < 0.85,
         )
-        drawn = drawn._with_transactions(entropy)._with_security(entropy)
-        return replace(drawn, **(forced or {}))._bounded()
+        return replace(drawn._with_others(entropy), **(forced or {}))._bounded()
+
+    def _with_others(self, entropy: Entropy) -> Knobs:
+        """Draw what came later, in the order in which it came: older seeds stay themselves."""
+        drawn = self._with_transactions(entropy)._with_security(entropy)._with_moves(entropy)
+        return drawn._with_kafka(entropy)._with_dir_moves(entropy)._with_older(entropy)
 
     def _with_transactions(self, entropy: Entropy) -> Knobs:
         """Add those who write in transactions; they are drawn last: older seeds stay themselves."""
@@ -214,9 +235,29 @@ class Knobs:
             secured=entropy.random() < 0.25,
         )
 
+    def _with_moves(self, entropy: Entropy) -> Knobs:
+        """Draw who moves partitions; last again."""
+        return replace(self, moves=entropy.random() < MOVES_SHARE)
+
+    def _with_kafka(self, entropy: Entropy) -> Knobs:
+        """Draw whether there are clients of Kafka's; last again."""
+        return replace(self, kafka=entropy.random() < KAFKA_SHARE)
+
+    def _with_dir_moves(self, entropy: Entropy) -> Knobs:
+        """Draw whether brokers have several directories where partitions move; last again."""
+        return replace(self, dir_moves=entropy.random() < DIRS_SHARE)
+
+    def _with_older(self, entropy: Entropy) -> Knobs:
+        """Draw whether there is a client from before KIP-890; last again."""
+        return replace(self, older=entropy.random() < KAFKA_SHARE)
+
     def _bounded(self) -> Knobs:
         """Bound them, so that no seed takes much longer than the others."""
         bounded = self
+        if bounded.moves:
+            log_dirs = max(bounded.log_dirs, 2) if bounded.dir_moves else bounded.log_dirs
+            brokers = max(bounded.brokers, MOVING_BROKERS)
+            bounded = replace(bounded, brokers=brokers, log_dirs=log_dirs)
         if bounded.groups or bounded.transactional:  # who send and poll too
             bounded = replace(bounded, clients=bounded.clients - 1)
         if bounded.secured:  # subjects work besides
@@ -270,6 +311,11 @@ class Knobs:
         """Return whether there are transactions."""
         return bool(self.tellers or self.copiers or self.owners)
 
+    @property
+    def balances(self) -> bool:
+        """Return whether the controller moves partitions besides, so that brokers are alike."""
+        return self.moves and self.leader_imbalance_check_interval_ms < 1000
+
     def broker_settings(self) -> dict[str, Any]:
         """Return what goes into ``BrokerConfig``."""
         return {
@@ -278,6 +324,11 @@ class Knobs:
             "replica_fetch_wait_max_ms": self.replica_fetch_wait_max_ms,
             "replica_fetch_max_bytes": self.replica_fetch_max_bytes,
             "leader_imbalance_check_interval_ms": self.leader_imbalance_check_interval_ms,
+            # Not drawn, so that older seeds keep their other knobs.
+            "broker_report_interval_ms": self.leader_imbalance_check_interval_ms,
+            "balance_mode": "continuous" if self.balances else "off",
+            "balance_interval_ms": 2000,
+            "balance_settle_ms": 1000,
             "log_retention_check_interval_ms": self.log_retention_check_interval_ms,
             "log_checkpoint_interval_ms": self.log_checkpoint_interval_ms,
             "log_scrub_interval_ms": self.log_scrub_interval_ms,

@@ -123,7 +123,7 @@ def _count_copies(
     if batch is None or truth.is_unseen(disks):
         return
     durable = rules.flush == "commit"
-    needed = min(rules.min_insync_replicas, len(stored.replicas))
+    needed = min(rules.min_insync_replicas, len(stored.state.origin or stored.replicas))
     holders = [
         replica.broker_id
         for replica, view in truth.views(disks)

@@ -24,7 +24,7 @@ def make(*ends: int, epoch: int = 1) -> tuple[dict[int, MemoryFiles], dict[int, 
         for offset in range(end):
             log.append_as_follower(follower_batches((offset, 1, epoch)))
         sync(log)
-        log.persist_indexes()
+        log.segments.active.persist_index()
     return disks, logs
 
 

@@ -13,7 +13,7 @@ from oncelog.history_events import HistoryEvent, MicroOp
 from oncelog_broker.replication.isr import IsrState
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.records.batch import CRC_OFFSET, EPOCH_OFFSET
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import FetchLane, TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.cluster import SimCluster
 from simulation.coverage import Coverage
@@ -79,7 +79,7 @@ class World:
         log = self.replica(broker_id).log
         inode = self.cluster.disks[broker_id]._file(log.segments[0].path)
         inode.data[at] ^= 1
-        log._unsynced._generation += 1
+        log.unsynced._generation += 1
 
     def store_isr(self, *isr: int) -> None:
         """Pretend that the store has another ISR."""
@@ -246,6 +246,29 @@ def test_k18_the_high_watermark_stands_below_min_isr() -> None:
         world.check()
         with world.breach("K18"):
             partition.high_watermark = 6
+
+    in_world(scene)
+
+
+def test_k18_more_replicas_are_needed_since_the_high_watermark_rose() -> None:
+    """Nobody has seen which came first."""
+
+    def scene(world: World) -> None:
+        partition = world.replica(world.leader)
+        assert partition.leader is not None
+        two = (world.leader, world.followers[0])
+        partition.leader.state = IsrState(two, partition.leader.state.partition_epoch)
+        for broker_id in world.cluster.ids:
+            world.replica(broker_id).high_watermark = 5
+        world.leave_store(*two)
+        world.check()
+        assert partition.leader.has_min_isr(partition.min_isr)
+        partition.log.reconfigure(replace(partition.log.config, min_insync_replicas=3))
+        assert not partition.leader.has_min_isr(partition.min_isr)
+        partition.high_watermark = 6
+        world.check()
+        with world.breach("K18"):
+            partition.high_watermark = 7
 
     in_world(scene)
 
@@ -521,7 +544,7 @@ def test_i13_a_follower_has_a_fetcher() -> None:
     def scene(world: World) -> None:
         follower = world.cluster.brokers[world.followers[0]].replicas
         with world.breach("I13"):
-            follower._loops[world.leader]._machine.remove(TP)
+            follower._loops[world.leader, FetchLane.MAIN]._machine.remove(TP)
 
     in_world(scene)
 
@@ -530,8 +553,9 @@ def test_i13_a_leader_has_none() -> None:
     def scene(world: World) -> None:
         manager = world.cluster.brokers[world.leader].replicas
         other = world.followers[0]
-        loop = manager._loops.get(other) or manager._make_loop(other)
-        manager._loops[other] = loop
+        fetched_from = (other, FetchLane.MAIN)
+        loop = manager._loops.get(fetched_from) or manager._make_loop(*fetched_from)
+        manager._loops[fetched_from] = loop
         with world.breach("I13"):
             loop._machine.add(world.replica(world.leader))
 

@@ -13,7 +13,7 @@ from simulation.__main__ import main
 from simulation.campaign import Options, run_seed
 from simulation.replay import HASH_SEEDS, traces
 
-SECONDS = 10.0
+SECONDS = 4.0
 SEED = 11
 
 

@@ -15,7 +15,7 @@ from unsafe.replication import without
 pytestmark = pytest.mark.usefixtures("failed_runs")
 SEED = 4
 BROKEN = Options(
-    safety_s=8,
+    safety_s=5,
     knobs=Knobs(partitions=1, clients=2, zookeeper_session_timeout_ms=600),
     faults=("kill_one", "kill_chasing", "kill_all", "pause", "isolate_from_followers"),
     safeguards={"safeguards": without("truncate_on_divergence")},

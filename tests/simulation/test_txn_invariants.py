@@ -10,7 +10,7 @@ import pytest
 
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.control import ControlType, encode_marker
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import NO_TXN_NUMBER, TopicPartition
 from oncelog_testing.memory.files import MemoryFiles
 from simulation.log_view import LogView
 from simulation.store_view import InvariantViolation
@@ -23,13 +23,15 @@ X, Y = TopicPartition("x", 0), TopicPartition("y", 0)
 
 def batches(text: str) -> list[bytes]:
     """Read "7/0 7/0 8 C7/1": data of producer 7 in epoch 0, twice; a plain record of producer 8;
-    the commit of 7 with marker epoch 1 (A is an abort). Compaction took away what is a "-"."""
+    the commit of 7 with marker epoch 1 (A is an abort; with #2 it has the
+    number 2). Compaction took away what is a "-"."""
     made = []
     for offset, word in enumerate(text.split()):
         if word == "-":
             continue
         kind = word[0] if word[0] in "CA" else ""
-        producer, _, epoch = word.removeprefix(kind).partition("/")
+        word, _, number = word.removeprefix(kind).partition("#")
+        producer, _, epoch = word.partition("/")
         if kind:
             made.append(
                 encode_marker(
@@ -40,6 +42,7 @@ def batches(text: str) -> list[bytes]:
                     timestamp_ms=1,
                     base_offset=offset,
                     leader_epoch=0,
+                    number=int(number or NO_TXN_NUMBER),
                 )
             )
         else:
@@ -76,11 +79,20 @@ def test_a_replay_knows_what_is_open_and_what_holds_nothing() -> None:
     assert not replay.is_open(1)
 
 
+def test_numbers_tell_transactions_of_one_epoch_apart() -> None:
+    replay = replayed("7/1 C7/1#1 7/1 A7/1#2 C7/1#3 7/1 A7/2 7/3 C7/3#1")
+    ended = [(txn.key, txn.first_offset) for txn in replay.ended]
+    assert ended == [((7, 1, 1), 0), ((7, 1, 2), 2), ((7, 1, 3), -1), ((7, 2), 5), ((7, 3, 1), 7)]
+    assert not replay.open
+
+
 WRONG = {
     "a zombie's batch": ("7/3 C7/4 7/3", "epoch 3 of producer 7 after epoch 4"),
     "two transactions in one": ("7/0 7/1", "joins the transaction of epoch 0"),
     "not transactional in between": ("7/0 7", "outside of the open transaction"),
     "a marker without a newer epoch": ("7/1 C7/1", "that of its data is 1"),
+    "a number twice": ("7/1 C7/1#1 7/1 C7/1#1", "number 1 after (1, 1)"),
+    "a number of an older epoch": ("7/1 C7/2 C7/1#4", "number 4 after"),
     "an old marker": ("7/5 C7/6 A7/6", "epoch 6 after 6"),
 }
 

@@ -39,6 +39,20 @@ COURSE = [
 ]
 
 
+def numbered(state: TxnState, number: int) -> IdFact:
+    return IdFact("bank", SavedTransaction(state, 7, 0, 1000, -1, 0, 7, 0, number=number))
+
+
+NUMBERED = [
+    saved(S.EMPTY, (7, 0)),
+    numbered(S.ONGOING, 1),
+    numbered(S.PREPARE_COMMIT, 1),
+    numbered(S.COMPLETE_COMMIT, 1),
+    numbered(S.ONGOING, 2),
+    numbered(S.PREPARE_ABORT, 2),
+]
+
+
 def taken(*facts: IdFact) -> TxnStateInvariants:
     invariants = TxnStateInvariants()
     for fact in facts:
@@ -52,7 +66,16 @@ def test_a_right_course_passes() -> None:
     invariants.check_markers({(7, 1): (True, X), (7, 2): (False, X)}, over=True)
 
 
+def test_a_right_course_of_numbers_passes() -> None:
+    invariants = taken(*NUMBERED)
+    assert invariants.prepared == {(7, 0, 1): True, (7, 0, 2): False}
+    invariants.check_markers({(7, 0, 1): (True, X), (7, 0, 2): (False, X)}, over=True)
+
+
 BAD = {
+    "a number again": [*NUMBERED[:4], numbered(S.ONGOING, 1)],
+    "a number left out": [*NUMBERED[:4], numbered(S.ONGOING, 3)],
+    "a number that changes at the end": [*NUMBERED[:2], numbered(S.PREPARE_COMMIT, 2)],
     "from nothing to its end": [saved(S.PREPARE_COMMIT, (7, 1), (7, 1))],
     "complete without prepare": [*COURSE[:2], saved(S.COMPLETE_COMMIT, (7, 0))],
     "prepared both ways": [*COURSE[:4], saved(S.PREPARE_ABORT, (7, 2), (7, 2))],

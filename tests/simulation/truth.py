@@ -11,7 +11,7 @@ what it commits. That this is so is what the invariants check.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -24,7 +24,7 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_testing.memory.files import MemoryFiles
 from oncelog_testing.memory.zookeeper import MemoryZooKeeper
 from simulation.compacted_canon import CompactedCanon
-from simulation.log_view import Batch, Canon, DiskLog, LogView, Rots, RunningLog
+from simulation.log_view import Batch, Canon, DiskLog, LogView, Rots, RunningLog, copies_of
 from simulation.store_view import Rules, StoredPartition, StoreState
 
 __all__ = ["Promise", "Replica", "Rules", "Truth", "Watched"]
@@ -90,6 +90,7 @@ class Replica:
         self.role: LeaderRole | None = None
         self.role_high = -1
         self.role_state: IsrState | None = None
+        self.role_min_isr = -1
         self.epochs_checked: tuple[PartitionLog | None, int] = (None, -1)
         """Log and revision of its epoch history that were found in order."""
         self._disk: DiskLog | None = None
@@ -117,8 +118,8 @@ class Replica:
         self.partition = partition
         seen: tuple[object, ...] = (self.running, partition, log)
         if log is not None:
-            seen += (log.log_end_offset, log.log_start_offset, log.synced_offset, log.swaps)
-            seen += (log._unsynced._generation,)
+            seen += (log.log_end_offset, log.log_start_offset, log.synced_offset, log.swap.count)
+            seen += (log.unsynced._generation, log.directory)
         if partition is not None:
             role = partition.leader
             seen += (partition.high_watermark, partition.leader_epoch, partition.failed)
@@ -131,6 +132,7 @@ class Replica:
         elif self.view is None or self.view.log is not log:
             assert broker is not None
             self.view = RunningLog(cast(MemoryFiles, broker.files), log, self.rots)
+        if log is not None:
             self.directory = log.directory
         if self.view is not None:
             self.view.update()
@@ -170,7 +172,7 @@ class Replica:
         key = (files, files._disk.incarnation)
         if self._disk is None or self._disk_key != key:
             self._disk = DiskLog(files, self.rots)
-            self._disk.load(self.directory)
+            self._disk.load(next(iter(copies_of(files, self.directory)), self.directory))
             self._disk_key = key
         return self._disk
 
@@ -240,6 +242,13 @@ class Truth:
             replica.view is None and replica.on_disk(disks) is None
             for replica in self.replicas.values()
         )
+
+    def drop_former(self, replicas: Collection[int]) -> None:
+        """Forget brokers that are no replicas any more, once they know it: one that has not heard
+        may still believe to lead, and what it shows as committed counts."""
+        for broker_id in [b for b in self.replicas if b not in replicas]:
+            if self.replicas[broker_id].partition is None:
+                del self.replicas[broker_id]
 
     def rebase(self) -> None:
         """Begin a new canon: what was committed is no more, and that is permitted."""

@@ -10,6 +10,7 @@
   watermark.
 
 A transaction is known by its producer and the epoch of its markers: every end bumps it (KIP-890).
+One that ends by number is known by its number as well.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class TxnInvariants:
     """It takes in what is committed, once, and looks at leaders."""
 
     def __init__(self) -> None:
-        self.decisions: dict[tuple[int, int], tuple[bool, TopicPartition]] = {}
+        self.decisions: dict[tuple[int, ...], tuple[bool, TopicPartition]] = {}
         """By producer and marker epoch: how the transaction ended, and where that was seen."""
         self.committed = self.aborted = 0
         """Markers that ended something."""
@@ -101,7 +102,7 @@ class TxnInvariants:
         if txn.first_offset >= 0:
             self.committed += txn.commit
             self.aborted += not txn.commit
-        key = txn.producer_id, txn.marker_epoch
+        key = txn.key
         commit, where = self.decisions.setdefault(key, (txn.commit, truth.name))
         if truth.lossy:
             return
@@ -113,7 +114,7 @@ class TxnInvariants:
                 f"{what} was {ways[commit]} in {where} and {ways[txn.commit]} in {truth.name} at"
                 f" {txn.marker_offset}",
             )
-        twice = [each for each in before if (each.producer_id, each.marker_epoch) == key]
+        twice = [each for each in before if each.key == key]
         if twice:
             raise InvariantViolation(
                 "I17",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from oncelog_protocol.records.batch import CorruptBatchError, parse_header
 from oncelog_protocol.records.control import ControlType, decode_marker
+from oncelog_protocol.types import NO_TXN_NUMBER
 
 __all__ = ["EndedTxn", "OpenTxn", "TxnReplay"]
 
@@ -42,6 +43,14 @@ class EndedTxn(NamedTuple):
     """The data's first; -1 without any."""
     offsets: tuple[int, ...] = ()
     """The data's."""
+    number: int = NO_TXN_NUMBER
+    """The marker's, if it has one: the epoch is that of the data then."""
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Return what is the same in all partitions of the transaction."""
+        pair = self.producer_id, self.marker_epoch
+        return pair if self.number < 0 else (*pair, self.number)
 
 
 class TxnReplay:
@@ -55,6 +64,8 @@ class TxnReplay:
         self.holes: set[int] = set()
         """Offsets of markers and of aborted records."""
         self._epochs: dict[int, int] = {}
+        self._numbers: dict[int, tuple[int, int]] = {}
+        """By producer: epoch and number of its last marker that has one."""
         self._ends: list[int] = []
         self._stable: list[int] = []
         """By batch: where it ends, and below which offset all is decided then."""
@@ -127,9 +138,19 @@ class TxnReplay:
                 -1 if opened is None else opened.epoch,
                 -1 if opened is None else opened.first_offset,
                 () if opened is None else tuple(opened.offsets),
+                marker.number,
             )
         )
         what = f"marker at {marker.offset} of producer {producer_id} has epoch {epoch}"
+        if marker.number >= 0:
+            last, self._numbers[producer_id] = (
+                self._numbers.get(producer_id, (-1, -1)), (epoch, marker.number)
+            )  # fmt: skip
+            if (epoch, marker.number) <= last or epoch < known:
+                return f"{what} and number {marker.number} after {last}"
+            if opened is not None and epoch < opened.epoch:
+                return f"{what}, that of its data is {opened.epoch}"
+            return ""
         if opened is not None and epoch <= opened.epoch:
             return f"{what}, that of its data is {opened.epoch}"
         if epoch <= known:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord
 from oncelog_broker.coordinator.transaction.records import (
@@ -52,7 +53,7 @@ class TxnStateInvariants:
     def __init__(self) -> None:
         self.saved: dict[str, SavedTransaction | SavedShared] = {}
         """What is durable of each id."""
-        self.prepared: dict[Pair, bool] = {}
+        self.prepared: dict[tuple[int, ...], bool] = {}
         """By producer and marker epoch, how its transaction is to end."""
         self._writers: dict[str, dict[int, int]] = {}
         """Of shared ids: producer ids of writers, with their ordinal."""
@@ -123,12 +124,19 @@ class TxnStateInvariants:
     ) -> None:
         pair = saved.producer_id, saved.producer_epoch
         self._give(name, pair)
-        bumps = saved.state in (S.EMPTY, S.PREPARE_COMMIT, S.PREPARE_ABORT)
+        ends = saved.state in (S.PREPARE_COMMIT, S.PREPARE_ABORT)
+        bumps = saved.state is S.EMPTY or (ends and not saved.number)
+        begins = saved.state is S.ONGOING and before is not None and before.state is not S.ONGOING
+        if before is not None and saved.number not in (
+            {0, before.number + 1} if begins else {0, before.number}
+        ):
+            self._fail(name, f"has number {saved.number} after {before.number}")
         if before is not None and bumps == ((before.producer_id, before.producer_epoch) == pair):
             was = before.producer_id, before.producer_epoch
             self._fail(name, f"has {pair} in {saved.state.name} after {was}")
-        if saved.state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):
-            marker = saved.marker_id, saved.marker_epoch
+        if ends:
+            pair = saved.marker_id, saved.marker_epoch
+            marker = (*pair, saved.number) if saved.number else pair
             self._decide(name, marker, saved.state is S.PREPARE_COMMIT)
 
     def _give(self, name: str, pair: Pair) -> None:
@@ -140,7 +148,7 @@ class TxnStateInvariants:
             self._fail(name, f"has {pair}, of which epoch {newest} was given before")
         self._epochs[pair[0]] = pair[1]
 
-    def _decide(self, name: str, marker: Pair, commit: bool) -> None:
+    def _decide(self, name: str, marker: tuple[int, ...], commit: bool) -> None:
         if self.prepared.setdefault(marker, commit) != commit:
             self._fail(name, f"ends {marker} both ways")
 
@@ -148,7 +156,7 @@ class TxnStateInvariants:
         if not self._lost:
             raise InvariantViolation("I16", f"transactional id {name}: {text}")
 
-    def check_markers(self, decisions: Mapping[Pair, Decision], *, over: bool = False) -> None:
+    def check_markers(self, decisions: Mapping[Any, Decision], *, over: bool = False) -> None:
         """Hold markers against what was prepared.
 
         :param over: nothing comes any more: what was not prepared by now never was.

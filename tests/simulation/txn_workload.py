@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from oncelog import Admin, Consumer, NewTopic, Producer
 from oncelog.consumer.offset_metadata import GroupMetadata
@@ -32,6 +32,7 @@ from simulation.cluster import SimCluster
 from simulation.history import keyed_value_of, value_of
 from simulation.late_requests import LateRequests
 from simulation.loop import Process, ProcessKilledError, until
+from simulation.older_clients import OLDER, Adding, OlderProducer
 
 logger = logging.getLogger("simulation")
 
@@ -88,8 +89,10 @@ class TxnWorkload:
         self._tasks: list[asyncio.Task[None]] = []
         knobs = cluster.knobs
         for number in range(1, knobs.tellers + 1):
-            name = f"client-teller-{number}"
-            self.tellers.append(Teller(self, name, f"teller-{number}", entropy.fork(name)))
+            is_older = knobs.older and number == knobs.tellers
+            name = f"{OLDER}-{number}" if is_older else f"client-teller-{number}"
+            kind = OlderTeller if is_older else Teller
+            self.tellers.append(kind(self, name, f"teller-{number}", entropy.fork(name)))
         self.clients += self.tellers
         for number in range(1, knobs.copiers + 1):
             name = f"client-copier-{number}"
@@ -250,6 +253,8 @@ class TxnWorkload:
 class TxnClient:
     """It is one transactional client, again and again after each crash."""
 
+    kind: ClassVar[type[Producer]] = Producer
+
     def __init__(
         self, workload: TxnWorkload, name: str, transactional_id: str, entropy: SeededEntropy
     ) -> None:
@@ -263,6 +268,8 @@ class TxnClient:
         self.dawdles = False
         """It leaves transactions open for long."""
         self.process: Process | None = None
+        self._present: Producer | None = None
+        """It is the producer of its present life."""
         self._entropy = entropy
         self._sent = 0
 
@@ -329,7 +336,7 @@ class TxnClient:
         """Make a producer with the client's transactional id."""
         cluster = self.workload.cluster
         knobs = cluster.knobs
-        producer = Producer(
+        producer = self._present = self.kind(
             cluster.bootstrap,
             security=cluster.security,
             client_id=self.name,
@@ -465,6 +472,19 @@ class Teller(TxnClient):
             await asyncio.sleep(timeout_s * (0.8 + entropy.random()))
         elif draw < 0.3:
             await asyncio.sleep(entropy.random() * 0.1)
+
+
+class OlderTeller(Teller):
+    """Its transactions end by number."""
+
+    kind = OlderProducer
+
+    async def _fill(self, txn: Any, entropy: SeededEntropy) -> None:
+        """Add each partition before something is sent to it."""
+        within_s = self.workload.cluster.knobs.delivery_timeout_ms / 1000
+        producer = self._present
+        assert isinstance(producer, OlderProducer)
+        await super()._fill(Adding(txn, producer, within_s), entropy)
 
 
 class Hijacker(Teller):

@@ -123,7 +123,8 @@ async def read_some(bootstrap: str) -> None:
 
 
 async def write_payments(bootstrap: str, stack: AsyncExitStack) -> None:
-    """Write payments in transactions: one committed, one aborted, one that stays open."""
+    """Write payments in transactions: one committed, one aborted, one that stays open; and a
+    group that reads them."""
     producer = await stack.enter_async_context(Producer(bootstrap, transactional_id="payments-1"))
     async with producer.transaction():
         for number in range(9):
@@ -134,3 +135,5 @@ async def write_payments(bootstrap: str, stack: AsyncExitStack) -> None:
     await producer.begin_transaction()
     await producer.send("payments", b'{"id": 10, "status": "new"}', partition=1)
     await producer.flush()
+    async with Admin(bootstrap) as admin:  # It waits for the end of what is open.
+        await admin.alter_group_offsets("settlement", {TopicPartition("payments", 1): 4})
