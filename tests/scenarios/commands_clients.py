@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from oncelog import Admin, Consumer, NewTopic, Producer, Record
+from oncelog.admin.results import Results
 from oncelog.errors import (
     ApiError,
     LogTruncationError,
@@ -85,7 +86,7 @@ async def end(world: World, name: str) -> str:
 # ---- administration
 
 
-async def _administer(world: World, ask: Any) -> str | None:
+async def administer(world: World, ask: Any) -> str | None:
     """Ask as an administrator; None when it was done, else why not."""
 
     async def work(process: Process) -> None:
@@ -93,7 +94,9 @@ async def _administer(world: World, ask: Any) -> str | None:
         async with Admin(
             world.cluster.bootstrap, entropy=entropy, request_timeout_ms=5000
         ) as admin:
-            (await ask(admin)).raise_for_errors()
+            results = await ask(admin)
+            if isinstance(results, Results):
+                results.raise_for_errors()
 
     try:
         await world.as_client(work)
@@ -117,7 +120,7 @@ async def create(
     timeout_ms = int(patience_s * 1000)
     if to is None:
         new = NewTopic(topic, assignment=assignment)
-        return await _administer(world, lambda a: a.create_topics([new], timeout_ms=timeout_ms))
+        return await administer(world, lambda a: a.create_topics([new], timeout_ms=timeout_ms))
     request = wire.CreateTopicsRequest(
         [wire.CreatableTopic(topic, -1, -1, assignment, [])], timeout_ms
     )
@@ -129,10 +132,16 @@ async def create(
     return describe(error_for(code)) if code else None
 
 
+@command("grow TOPIC to=COUNT")
+async def grow(world: World, topic: str, to: int) -> str | None:
+    """Give a topic more partitions, so many in all; the controller places them."""
+    return await administer(world, lambda a: a.create_partitions({topic: to}))
+
+
 @command("delete TOPIC")
 async def delete(world: World, topic: str) -> str | None:
     """Delete a topic."""
-    refused = await _administer(world, lambda a: a.delete_topics([topic]))
+    refused = await administer(world, lambda a: a.delete_topics([topic]))
     if refused is None:
         world.deleted(topic)
     return refused
@@ -143,7 +152,7 @@ async def alter(world: World, topic: str, settings: dict[str, str]) -> str | Non
     """Change settings of a topic."""
     if settings.get("unclean_leader_election_enable") == "true":
         world.invariants.rules.unclean_election = True
-    return await _administer(world, lambda a: a.alter_configs({topic: settings}))
+    return await administer(world, lambda a: a.alter_configs({topic: settings}))
 
 
 @command("set all NAME=VALUE...")
@@ -165,7 +174,7 @@ async def set_one(world: World, broker_id: int, settings: dict[str, str]) -> str
 
 async def _set(world: World, broker_id: int | None, settings: dict[str, str]) -> str | None:
     wanted = {key: None if value == "-" else value for key, value in settings.items()}
-    return await _administer(world, lambda a: a.alter_broker_configs({broker_id: wanted}))
+    return await administer(world, lambda a: a.alter_broker_configs({broker_id: wanted}))
 
 
 @command("elect preferred|unclean PARTITION")
@@ -174,7 +183,7 @@ async def elect(world: World, kind: str, partition: TopicPartition) -> str | Non
     unclean = kind == "unclean"
     if unclean:
         world.invariants.rules.unclean_election = True
-    return await _administer(world, lambda a: a.elect_leaders([partition], unclean=unclean))
+    return await administer(world, lambda a: a.elect_leaders([partition], unclean=unclean))
 
 
 # ---- producing

@@ -10,6 +10,7 @@ import asyncio
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from oncelog import Admin, Consumer, Record
 from oncelog.errors import MaxPollIntervalExceededError
@@ -224,15 +225,17 @@ async def show_group(world: World, group: str) -> str:
 
 @command("story WORD")
 async def story(world: World, group: str) -> str:
-    """Tell what members were given and gave up since this was asked last, in their own words."""
+    """Tell what members were given and gave up since this was asked last, in their own words. What
+    several hear of one generation goes out at once: it is told in the order of their names."""
     events = world.events[world.told_events :]
     world.told_events = len(world.events)
     verbs = {"assigned": "gets", "revoked": "gives up", "lost": "has lost"}
+    told = [event for event in events if event.group == group and event.f in verbs]
     lines = [
         f"generation {event.generation}: {_name(event.member)} {verbs[event.f]}"
         f" {' '.join(f'{mop.topic}-{mop.partition}' for mop in event.mops) or 'nothing new'}"
-        for event in events
-        if event.group == group and event.f in verbs
+        for _, alike in groupby(told, lambda event: (event.generation, event.f))
+        for event in sorted(alike, key=lambda event: _name(event.member))
     ]
     return "\n".join(lines) or "nothing"
 
@@ -296,6 +299,14 @@ async def start_coordinator(world: World) -> None:
     broker_id = world.killed_coordinator
     world.cluster.start_broker(broker_id)
     await world.until(lambda: broker_id in world.cluster.serving, "the broker serving", None)
+
+
+@command("shadows")
+async def shadows(world: World) -> str:
+    """Count the coordinators that had read their partitions before they led, and those who forgot
+    what they had read."""
+    counts = world.coverage.counts
+    return f"adopted {counts['shadow_adopted']}, thrown away {counts['shadow_thrown_away']}"
 
 
 @command("wait coordinator WORD is WORD [within=TIME]")

@@ -185,7 +185,7 @@ def _ids(text: str) -> list[int]:
 
 
 def _partition(text: str) -> TopicPartition:
-    match = re.fullmatch(r"([a-z]+)-(\d+)", text)
+    match = re.fullmatch(r"([a-z_]+)-(\d+)", text)
     if match is None:
         raise CommandError(f"{text!r} is not a partition such as t-0")
     return TopicPartition(match[1], int(match[2]))

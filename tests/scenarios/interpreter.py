@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from scenarios import (
     commands_brokers,
     commands_clients,
+    commands_disks,
     commands_faults,
     commands_groups,
+    commands_moves,
     commands_txns,
     commands_views,
 )
@@ -30,8 +32,10 @@ __all__ = ["check", "rewrite"]
 VOCABULARIES = (
     commands_brokers,
     commands_clients,
+    commands_disks,
     commands_faults,
     commands_groups,
+    commands_moves,
     commands_txns,
     commands_views,
 )

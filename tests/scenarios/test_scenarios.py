@@ -33,6 +33,10 @@ NEEDED = [
     ("transaction_step_by_step", "lso_respects_transactions", "I15"),
     ("transaction_step_by_step", "log.abort_index_before_lso", "I15"),
     ("delayed_requests_change_nothing", "coordinator.bump_epoch_per_txn", "I16"),
+    ("moving_leader_dies", "controller.finish_needs_added", "M5"),
+    ("moving_original_lags", "controller.finish_keeps_redundancy", "M5"),
+    ("moving_leaver_away", "controller.remember_leaving", "M6"),
+    ("moving_false_suspicion", "controller.finish_counts_sound", "M5"),
 ]
 """Scenario, a rule of the product (see ``simulation.ablations``), and the invariant that breaks in
 that very story when the rule is off."""
@@ -42,6 +46,7 @@ TOLD_OTHERWISE = [
     ("retry_at_the_next_leader", "log.remember_producers", "produce t-0 b to=1 producer=7/0/1"),
     ("retry_at_the_next_leader", "log.compare_content", "produce t-0 x to=1 producer=7/0/1"),
     ("coordinator_failover", "coordinator.wait_for_load", "committed g"),
+    ("coordinator_log_cut", "coordinator.adopt_uncut_only", "committed g"),
     ("member_leaves_as_the_coordinator_dies", "coordinator.departures_are_durable", "group g"),
     ("zombie_member", "coordinator.fence_generation", "commit ann"),
     ("stalled_disk", "give_way_when_stalled", "produce t-0 b within=6s"),
