@@ -42,16 +42,27 @@ def value_of(partition: int, number: int) -> bytes:
 
 def compare(copies: Mapping[int, Sequence[bytes]], counts: Mapping[int, int]) -> Copied:
     """Hold what each partition has against values 0 to ``counts[partition]`` of it."""
+    originals = {
+        partition: [value_of(partition, number) for number in range(count)]
+        for partition, count in counts.items()
+    }
+    return compare_with(copies, originals)
+
+
+def compare_with(
+    copies: Mapping[int, Sequence[bytes]], originals: Mapping[int, Sequence[bytes]]
+) -> Copied:
+    """Hold what each partition has against the values that it is to have, each of them once."""
     lost = doubled = out_of_order = 0
-    for partition, count in counts.items():
-        wanted = {value_of(partition, number): number for number in range(count)}
+    for partition, values in originals.items():
+        wanted = {value: number for number, value in enumerate(values)}
         found = Counter(copies.get(partition, ()))
         lost += sum(value not in found for value in wanted)
         doubled += sum(n - 1 if value in wanted else n for value, n in found.items())
         numbers = [wanted[value] for value in copies.get(partition, ()) if value in wanted]
         out_of_order += sum(later < earlier for earlier, later in pairwise(numbers))
     total = sum(map(len, copies.values()))
-    return Copied(sum(counts.values()), total, lost, doubled, out_of_order)
+    return Copied(sum(map(len, originals.values())), total, lost, doubled, out_of_order)
 
 
 async def fill(bootstrap: str, topic: str, counts: Mapping[int, int]) -> None:

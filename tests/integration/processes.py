@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from integration.replicas import replicas_on_disk
-from oncelog import Admin, Consumer, NewTopic, Security, TopicPartition
+from integration.replicas import Place, replicas_on_disk
+from oncelog import Admin, Consumer, NewTopic, Security
 from oncelog.config import Address
 from oncelog.core.connection import ask, open_channel
 from oncelog_cli.local.cluster import LocalCluster
@@ -43,16 +44,26 @@ SETTINGS = {
 }
 """Shorter than the defaults: tests of silent hosts, of groups and of retention are not to wait."""
 
+NO_MORE_SETTINGS: Mapping[str, int] = MappingProxyType({})
+
 
 class Processes:
     """Three brokers and a ZooKeeper are each a process of its own.
 
     :param secure: whether it is a cluster as ``oncelog up --secure`` starts it; this side is its
         admin.
+    :param settings: over ``SETTINGS``, in every broker.
     """
 
-    def __init__(self, directory: Path, *, secure: bool = False) -> None:
-        self.cluster = LocalCluster(directory, brokers=3, settings=SETTINGS, secure=secure)
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        secure: bool = False,
+        settings: Mapping[str, int] = NO_MORE_SETTINGS,
+    ) -> None:
+        every = {**SETTINGS, **settings}
+        self.cluster = LocalCluster(directory, brokers=3, settings=every, secure=secure)
         self.broker_ids = sorted(self.cluster.brokers)
         self.security = admin_of(directory) if secure else None
 
@@ -159,7 +170,7 @@ class Processes:
             leader = (await admin.describe_topics([topic]))[0].partitions[partition].leader
             return leader if leader >= 0 else None
 
-        return await self._eventually(f"{topic}-{partition} has a leader", known)
+        return await self.eventually(f"{topic}-{partition} has a leader", known)
 
     async def wait_for_leader_other_than(self, broker: int, topic: str, partition: int) -> None:
         """Wait until somebody else leads, asking the others."""
@@ -169,7 +180,7 @@ class Processes:
             return True if leader not in (-1, broker) else None
 
         bootstrap = ",".join(b.address for i, b in self.cluster.brokers.items() if i != broker)
-        await self._eventually(f"{topic}-{partition} moved from {broker}", moved, bootstrap)
+        await self.eventually(f"{topic}-{partition} moved from {broker}", moved, bootstrap)
 
     async def controller(self) -> int:
         """Return the controller's broker id; wait until there is one that runs."""
@@ -179,7 +190,7 @@ class Processes:
             alive = controller >= 0 and self.cluster.broker(controller).state != "stopped"
             return controller if alive else None
 
-        return await self._eventually("there is a controller", known)
+        return await self.eventually("there is a controller", known)
 
     async def wait_isr(self, topic: str, size: int) -> None:
         """Wait until every partition has a leader and ``size`` in-sync replicas."""
@@ -189,7 +200,20 @@ class Processes:
             good = [len(p.isr) == size and p.leader >= 0 for p in partitions]
             return True if partitions and all(good) else None
 
-        await self._eventually(f"the ISR of {topic} is {size}", whole)
+        await self.eventually(f"the ISR of {topic} is {size}", whole)
+
+    async def wait_drained(self, topic: str, broker_id: int, size: int) -> None:
+        """Wait until a broker leads nothing of the topic, is not controller, and is in all ISRs,
+        which have ``size`` members."""
+
+        async def drained(admin: Admin) -> bool | None:
+            controller = (await admin.describe_cluster()).controller_id
+            partitions = (await admin.describe_topics([topic]))[0].partitions
+            whole = all(len(p.isr) == size and broker_id in p.isr for p in partitions)
+            idle = all(p.leader not in (broker_id, -1) for p in partitions)
+            return (whole and idle and controller not in (broker_id, -1)) or None
+
+        await self.eventually(f"broker {broker_id} leads nothing of {topic}", drained)
 
     async def wait_preferred(self, topic: str) -> None:
         """Wait until the preferred replica of every partition leads."""
@@ -198,21 +222,23 @@ class Processes:
             partitions = (await admin.describe_topics([topic]))[0].partitions
             return all(p.leader == p.replicas[0] for p in partitions) or None
 
-        await self._eventually(f"the preferred replicas of {topic} lead", balanced)
+        await self.eventually(f"the preferred replicas of {topic} lead", balanced)
 
     async def replicas(self, topic: str) -> AllReplicas:
-        """Return what the brokers have on disk, once all have it up to the high watermark."""
+        """Return what replicas have on disk, once all of them have it up to the high watermark."""
         async with Consumer(
             topic, bootstrap_servers=self.bootstrap, security=self.security
         ) as consumer:
             ends = await consumer.end_offsets(await consumer.partitions_for(topic))
         marks = {tp.partition: offset for tp, offset in ends.items()}
-        dirs = {broker_id: b.data_path for broker_id, b in self.cluster.brokers.items()}
-        await self._eventually(
-            f"followers hold {topic} up to {marks}",
-            lambda admin: _all_hold(admin, topic, marks, len(self.broker_ids)),
+        async with self.admin() as admin:
+            (described,) = await admin.describe_topics([topic])
+        holders = {item.partition: item.replicas for item in described.partitions}
+        places = await self.eventually(
+            f"replicas hold {topic} up to {marks}",
+            lambda admin: _all_hold(admin, topic, marks, holders),
         )
-        return replicas_on_disk(dirs, topic, marks)
+        return replicas_on_disk(places, topic, marks, holders)
 
     # ---- groups
 
@@ -222,7 +248,7 @@ class Processes:
         async def known(_: Admin) -> int | None:
             return (await self._ask_coordinator(group))[0]
 
-        return await self._eventually(f"{group} has a coordinator", known)
+        return await self.eventually(f"{group} has a coordinator", known)
 
     async def generation(self, group: str) -> int:
         """Return the group's generation, once it is stable."""
@@ -231,7 +257,7 @@ class Processes:
             described = (await self._ask_coordinator(group))[1]
             return described.generation_id if described.state == "Stable" else None
 
-        return await self._eventually(f"{group} is stable", stable)
+        return await self.eventually(f"{group} is stable", stable)
 
     async def _ask_coordinator(self, group: str) -> tuple[int, DescribedGroup]:
         """:raises ApiError: there is none now, or it cannot answer now."""
@@ -249,13 +275,18 @@ class Processes:
             raise error_for(described.error_code, described.error_message or "")
         return found.broker_id, described
 
-    async def _eventually(
+    async def eventually(
         self,
         what: str,
         ask: Callable[[Admin], Awaitable[T | None]],
         bootstrap: str | None = None,
     ) -> T:
-        """Ask until the answer is not None; errors of a cluster in trouble are no answer."""
+        """Ask until the answer is not None, and return it; errors of a cluster in trouble are no
+        answer.
+
+        :param bootstrap: these brokers are asked, instead of all.
+        :raises AssertionError: it stayed None.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + DEADLINE_S
         last: object = None
@@ -287,11 +318,16 @@ async def _ask(host: str, port: int, request: Request) -> Any:
         await channel.wait_closed()
 
 
-async def _all_hold(admin: Admin, topic: str, marks: dict[int, int], brokers: int) -> bool | None:
-    held: dict[TopicPartition, int] = {}
-    for log_dir in await admin.describe_log_dirs():
-        for replica in log_dir.replicas:
-            tp = replica.partition
-            if tp.topic == topic and replica.log_end_offset >= marks[tp.partition]:
-                held[tp] = held.get(tp, 0) + 1
-    return True if all(held.get(TopicPartition(topic, p), 0) == brokers for p in marks) else None
+async def _all_hold(
+    admin: Admin, topic: str, marks: dict[int, int], holders: Mapping[int, Sequence[int]]
+) -> Mapping[Place, Path] | None:
+    """Return in which directory each replica lies, once all of them reach their marks."""
+    held = {
+        (replica.partition.partition, log_dir.broker_id): Path(log_dir.path)
+        for log_dir in await admin.describe_log_dirs()
+        for replica in log_dir.replicas
+        if replica.partition.topic == topic
+        and replica.log_end_offset >= marks[replica.partition.partition]
+    }
+    wanted = {(number, broker) for number in marks for broker in holders[number]}
+    return held if wanted <= held.keys() else None

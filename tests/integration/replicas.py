@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from oncelog_protocol.records.batch import iter_headers
 from simulation.checkers.replicas import AllReplicas, Replicas, entries_of
+
+Place = tuple[int, int]
+"""It is the number of a partition, and a broker."""
 
 
 def committed_bytes(log_dir: Path, topic: str, partition: int, high_watermark: int) -> bytes:
@@ -21,14 +25,23 @@ def committed_bytes(log_dir: Path, topic: str, partition: int, high_watermark: i
 
 
 def replicas_on_disk(
-    log_dirs: dict[int, Path], topic: str, high_watermarks: dict[int, int]
+    places: Mapping[Place, Path],
+    topic: str,
+    high_watermarks: dict[int, int],
+    holders: Mapping[int, Sequence[int]],
 ) -> AllReplicas:
-    """Return all brokers' committed bytes of each partition; none is empty, unless all are."""
+    """Return the committed bytes of each partition at its replicas.
+
+    :param places: the log directory of each replica.
+    :param holders: the brokers that have each partition.
+    """
     found = {}
     for partition, high_watermark in high_watermarks.items():
         logs = {
-            broker: entries_of(committed_bytes(path, topic, partition, high_watermark))
-            for broker, path in sorted(log_dirs.items())
+            broker: entries_of(
+                committed_bytes(places[partition, broker], topic, partition, high_watermark)
+            )
+            for broker in sorted(holders[partition])
         }
         assert any(logs.values()) or high_watermark == 0, f"{topic}-{partition} is empty on disk"
         found[topic, partition] = Replicas(high_watermark, logs)

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from confluent_kafka import Producer as KafkaProducer
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
@@ -206,14 +207,43 @@ def check_zookeeper(connect: str) -> None:
         client.close()
 
 
+async def check_kafka(started: dict[str, Any], directory: Path) -> None:
+    """Write a record as the admin, by a client of Kafka; read it by ours."""
+    await done("topics", "create", "foreign", "-p", "1", "-r", "2")
+    settings = {
+        "bootstrap.servers": started["kafka_bootstrap"],
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(secured.tls_directory(directory) / "ca.pem"),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": secured.ADMIN,
+        "sasl.password": secured.password_file(directory).read_text().strip(),
+    }
+    await in_thread(produce_by_kafka, settings, "foreign", b"coffee")
+    shown = await done("consume", "foreign", "--from-beginning", "--until-end")
+    assert shown.out.split() == ["coffee"]
+
+
+def produce_by_kafka(settings: dict[str, Any], topic: str, value: bytes) -> None:
+    """Produce one record by confluent-kafka, as soon as the brokers take what it writes."""
+    producer = KafkaProducer(settings)
+    told: list[Any] = []
+    while not told or told[-1] is not None:
+        assert len(told) < 100, told[-1]
+        producer.produce(topic, value, on_delivery=lambda error, _: told.append(error))
+        assert producer.flush(30) == 0
+
+
 async def test_a_secured_cluster_from_nothing_to_nothing(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = ("--dir", str(directory))
-    started = (await done("up", *place, "--secure", "--console", "-n", "2", "--json")).document
+    started = (
+        await done("up", *place, "--secure", "--kafka", "--console", "-n", "2", "--json")
+    ).document
     assert (started["secure"], started["profile"]) == (True, "secured")
     await check_use()
     await check_console(started, directory)
+    await check_kafka(started, directory)
     await check_looks(started, directory)
     use_profiles(tmp_path / "others", monkeypatch)
     await check_refusals(started, directory)
