@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from oncelog_broker.app import Broker
-from oncelog_broker.server.connection import ResponseSlot
+from oncelog_broker.server.connection import Answering
 from oncelog_broker.server.request import Buffer, RequestContext
 from oncelog_broker.server.request_dispatcher import RequestDispatcher
 from oncelog_protocol.connection import IncomingRequest
@@ -232,7 +232,7 @@ class FaultyDispatcher(RequestDispatcher):
         self._plan = plan
 
     def dispatch(
-        self, context: RequestContext, incoming: IncomingRequest, respond: ResponseSlot
+        self, context: RequestContext, incoming: IncomingRequest, respond: Answering
     ) -> None:
         """See ``RequestDispatcher``."""
         request = incoming.message
@@ -256,7 +256,7 @@ class FaultyDispatcher(RequestDispatcher):
         fault: Fault,
         context: RequestContext,
         incoming: IncomingRequest,
-        respond: ResponseSlot,
+        respond: Answering,
     ) -> None:
         request, error = incoming.message, fault.error
         assert request is not None
@@ -277,7 +277,7 @@ class FaultyDispatcher(RequestDispatcher):
         fault: Fault,
         context: RequestContext,
         incoming: IncomingRequest,
-        respond: ResponseSlot,
+        respond: Answering,
     ) -> None:
         # The payload lies in the connection's buffer, which the next read overwrites.
         kept = replace(incoming, payload=memoryview(bytearray(incoming.payload)))
@@ -294,12 +294,12 @@ class FaultyDispatcher(RequestDispatcher):
         fault.hold(go_on)
 
 
-class _Watched(ResponseSlot):
+class _Watched:
     """It is a slot whose answer passes through a function."""
 
-    __slots__ = ("_slot", "_then")
+    __slots__ = ("_slot", "_then", "done", "holding")
 
-    def __init__(self, slot: ResponseSlot, then: Answer) -> None:
+    def __init__(self, slot: Answering, then: Answer) -> None:
         self._slot = slot
         self._then = then
         self.done = False
@@ -314,11 +314,11 @@ class _Watched(ResponseSlot):
         self._then(message, payload, close_after)
 
     def abort(self, reason: str) -> None:
-        """See ``ResponseSlot``."""
+        """See ``Answering``."""
         self._slot.abort(reason)
 
 
-def _after(fault: Fault, respond: ResponseSlot) -> Answer:
+def _after(fault: Fault, respond: Answering) -> Answer:
     """Return what becomes of the answer of a request that was carried out."""
 
     def lose(message: Any, payload: Sequence[Buffer], close_after: bool) -> None:

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from oncelog_testing.turns import __main__ as program
-from oncelog_testing.turns import operations
+from oncelog_testing.turns import operations, planning
 from oncelog_testing.turns.meter import TurnMeter, measured
 
 
@@ -54,3 +54,36 @@ def test_every_operation_runs(
     assert document["over_50_ms"] == list(document["operations"])
     assert len(document["operations"]) >= 20
     assert all(longest >= 0 for longest in document["operations"].values())
+
+
+@pytest.mark.slow
+def test_a_controller_is_measured_at_scale(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It runs in small: whoever dies, returns or moves causes writes and orders."""
+    monkeypatch.setattr(logging, "disable", lambda level: None)
+    monkeypatch.setattr(program, "BOUND_MS", -1.0)
+    assert program.measure_scale(operations.Size(controlled=500, brokers=5)) == 1
+    document = json.loads(capsys.readouterr().out)
+    costs = document["operations"]
+    assert document["over_50_ms"] == list(costs)
+    assert document["memory_bytes"] >= 0
+    written = {name for name, cost in costs.items() if cost["written_nodes"]}
+    assert written == {
+        "a broker dies",
+        "leaderships go back",
+        "moves begin",
+        "added replicas join, and moves end",
+    }
+    assert all(costs[name]["sent_bytes"] for name in written)
+    assert all(cost["cpu_s"] >= 0 for cost in costs.values())
+
+
+def test_a_plan_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last broker is empty, and gets its part: a third of what three have."""
+    assert program.measure_plan(planning.PlanSize(4, 120)) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["brokers"], document["partitions"]) == (4, 120)
+    assert document["copies"] == 120 * 3 // 4
+    assert document["turns"] >= 1
+    assert document["cpu_s"] >= 0

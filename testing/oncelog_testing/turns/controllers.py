@@ -1,7 +1,7 @@
 """A controller's turns are measured at full size: 10,000 partitions on 100 brokers.
 
 The machine and the encoding of its orders are the controller's own. The store says yes to every
-write, and brokers take what they are sent.
+write, and brokers take what they are sent. ``scale`` measures more with the same parts.
 """
 
 from __future__ import annotations
@@ -21,21 +21,40 @@ from oncelog_controller.events import (
     ClusterRead,
     Event,
     GoOn,
+    RequestReceived,
     TimeReached,
     TopicRead,
     WriteSucceeded,
 )
 from oncelog_controller.machine import ControllerMachine
 from oncelog_controller.orders import OrderRequest, Orders, weight
-from oncelog_controller.state import BrokerRegistration, DataClaim, DataLoss, PartitionState
+from oncelog_controller.state import (
+    BrokerRegistration,
+    ClusterState,
+    DataClaim,
+    DataLoss,
+    PartitionState,
+    Placement,
+)
+from oncelog_protocol import limits
+from oncelog_protocol.messages.broker_reports import ANEW, BrokerReportRequest, ReportedTopic
 from oncelog_protocol.messages.metadata import ListenerAddress
-from oncelog_protocol.packing import pack
-from oncelog_protocol.schema import encode
+from oncelog_protocol.packing import pack, unpack
+from oncelog_protocol.schema import decode, encode
 from oncelog_testing.turns.meter import TurnMeter
 from oncelog_testing.turns.operations import Size
 from oncelog_testing.turns.room import PARTITIONS_PER_TOPIC
 
-__all__ = ["new_controller"]
+__all__ = [
+    "BROKER_EPOCH",
+    "EPOCH",
+    "ME",
+    "Term",
+    "new_controller",
+    "registered",
+    "settings",
+    "topics_read",
+]
 
 REPLICAS = 3
 ME, EPOCH = 1, 2
@@ -47,34 +66,53 @@ BROKER_EPOCH = 100
 
 async def new_controller(meter: TurnMeter, home: Path, size: Size) -> None:
     """It is elected when a broker has just died; another dies, and comes back."""
-    brokers = [_registered(broker_id) for broker_id in range(1, size.brokers + 1)]
-    topics = _topics(size.controlled, size.brokers)
+    brokers = [registered(broker_id) for broker_id in range(1, size.brokers + 1)]
+    topics = topics_read(size.controlled, size.brokers)
     lived = tuple(brokers[:-1])
-    term = _Term()
+    term = Term()
     with meter.operation("controller, loads all"):
         await term.take(ClusterLoaded(ClusterRead(EPOCH, 1, lived, topics)))
     with meter.operation("controller, tells all brokers"):
-        while term.is_due():
-            await term.take(TimeReached())
+        await term.keep_time()
     assert set(term.told) == {broker.broker_id for broker in lived}
     with meter.operation("controller, a broker dies"):
         await term.take(BrokersRead(lived[:-1]))
     with meter.operation("controller, a broker comes back"):
         await term.take(BrokersRead(lived))
     term.written = 0
-    term.now += _settings().leader_imbalance_check_interval_ms / 1000
+    term.now += settings().leader_imbalance_check_interval_ms / 1000
     with meter.operation("controller, gives leaderships back"):
-        while term.is_due():
-            await term.take(TimeReached())
+        await term.keep_time()
     assert term.written
+    pages = [pack(encode(_page(each.broker_id, size.controlled), 0)) for each in lived[:-1]]
+    with meter.operation("controller, takes reports"):
+        for number, page in enumerate(pages):
+            body = unpack(
+                page, array_count_max=limits.ARRAY_COUNT_MAX, list_count_max=limits.HEAD_ARRAYS_MAX
+            )
+            await term.take(RequestReceived(number, decode(BrokerReportRequest, body, 0)))
 
 
-def _settings() -> ControllerConfig:
-    """Return those of a controller whose broker was told nothing."""
+def _page(broker_id: int, partitions: int) -> BrokerReportRequest:
+    """Return a page of a report that is as large as one may be."""
+    count = min(partitions, limits.REPORT_REPLICAS_MAX)
+    topics = []
+    for first in range(0, count, PARTITIONS_PER_TOPIC):
+        numbers = list(range(min(PARTITIONS_PER_TOPIC, count - first)))
+        sizes = [10**9 + broker_id * count + first + number for number in numbers]
+        rates, places = [size // 1000 for size in sizes], [0] * len(numbers)
+        name = f"id of topic-{first // PARTITIONS_PER_TOPIC:05d}"
+        topics.append(ReportedTopic(name, numbers, sizes, rates, rates, places))
+    return BrokerReportRequest(broker_id, BROKER_EPOCH, 1, ANEW, True, [], topics)
+
+
+def settings() -> ControllerConfig:
+    """Return the settings of a controller whose broker was told nothing."""
     return controller_config(BrokerConfig(broker_id=ME, log_dirs=["/data"]))
 
 
-def _registered(broker_id: int) -> BrokerRegistration:
+def registered(broker_id: int) -> BrokerRegistration:
+    """Return a broker of this release that has never lost anything."""
     addresses = tuple(
         ListenerAddress(name, f"broker-{broker_id}.cluster.example", 9092)
         for name in ("internal", "clients")
@@ -84,7 +122,9 @@ def _registered(broker_id: int) -> BrokerRegistration:
     )
 
 
-def _topics(partitions: int, brokers: int) -> tuple[TopicRead, ...]:
+def topics_read(partitions: int, brokers: int) -> tuple[TopicRead, ...]:
+    """Return the topics of a cluster, with three replicas each; some are not led by the preferred
+    one."""
     topics = []
     for first in range(0, partitions, PARTITIONS_PER_TOPIC):
         name = f"topic-{first // PARTITIONS_PER_TOPIC:05d}"
@@ -98,6 +138,7 @@ def _topics(partitions: int, brokers: int) -> tuple[TopicRead, ...]:
                 controller_epoch=1,
                 version=0,
                 admitted=tuple((broker_id, BROKER_EPOCH) for broker_id in sorted(replicas)),
+                placement=Placement(tuple(replicas)),
             )
             for number, replicas in zip(numbers, assignment, strict=True)
         ]
@@ -105,7 +146,7 @@ def _topics(partitions: int, brokers: int) -> tuple[TopicRead, ...]:
     return tuple(topics)
 
 
-class _Term:
+class Term:
     """It is a machine and what it orders. Every event, and every step of one, has a turn of its
     own."""
 
@@ -115,8 +156,20 @@ class _Term:
         """How often each broker was told something."""
         self.written = 0
         """Operations on the store."""
-        self._machine = ControllerMachine(ME, _settings())
+        self.ordered_bytes = 0
+        """What was sent to brokers, without heads of frames."""
+        self._machine = ControllerMachine(ME, settings())
         self._writes: deque[WriteStore] = deque()
+
+    @property
+    def cluster(self) -> ClusterState:
+        """Return what the machine knows."""
+        return self._machine.cluster
+
+    async def keep_time(self) -> None:
+        """Wake the machine as long as it wants to be woken now."""
+        while self.is_due():
+            await self.take(TimeReached())
 
     def is_due(self) -> bool:
         """Return whether the machine wants a TimeReached."""
@@ -147,11 +200,11 @@ class _Term:
         for _, each in orders:
             for request in each.requests(ME, EPOCH, BROKER_EPOCH):
                 left -= weight(request) + ORDER_COST
-                _encode(request)
+                self.ordered_bytes += _encoded_bytes(request)
                 if left <= 0:
                     left = PARTITIONS_PER_TURN
                     await asyncio.sleep(0)
 
 
-def _encode(request: OrderRequest) -> None:
-    pack(encode(request, request.versions[1]))
+def _encoded_bytes(request: OrderRequest) -> int:
+    return len(pack(encode(request, request.versions[1])))

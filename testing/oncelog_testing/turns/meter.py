@@ -26,9 +26,11 @@ class TurnMeter(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self._began_s = time.thread_time()
-        self._longest_s = 0.0
+        self._longest_s = self._total_s = 0.0
         self.longest_ms: dict[str, float] = {}
         """Of each operation so far."""
+        self.total_s: dict[str, float] = {}
+        """The CPU seconds that each operation took the last time."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait for events, between two turns."""
@@ -43,15 +45,18 @@ class TurnMeter(selectors.DefaultSelector):
         """Count what happens on the loop meanwhile as this operation, the turns that begin and end
         it as far as they are part of it. Nothing else may run."""
         gc.collect()
-        self._longest_s = 0.0
+        self._longest_s = self._total_s = 0.0
         self._began_s = time.thread_time()
         yield
         self._turn_ends()
         longest_ms = round(self._longest_s * 1000, 1)
         self.longest_ms[name] = max(longest_ms, self.longest_ms.get(name, 0.0))
+        self.total_s[name] = round(self._total_s, 3)
 
     def _turn_ends(self) -> None:
-        self._longest_s = max(self._longest_s, time.thread_time() - self._began_s)
+        turn_s = time.thread_time() - self._began_s
+        self._longest_s = max(self._longest_s, turn_s)
+        self._total_s += turn_s
 
 
 def measured(meter: TurnMeter, work: Coroutine[Any, Any, None]) -> None:

@@ -14,9 +14,13 @@ from pathlib import Path
 
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.consumer_fetch import ConsumerFetch
+from oncelog_broker.server.broker_reporter import BrokerReporter
+from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol import limits
 from oncelog_protocol.connection import Reply
 from oncelog_protocol.errors import StorageError
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.broker_reports import BrokerReportResponse
 from oncelog_protocol.messages.fetch import (
     EpochEnd,
     FetchPartition,
@@ -27,10 +31,15 @@ from oncelog_protocol.messages.fetch import (
     FetchTopicResponse,
 )
 from oncelog_protocol.messages.replication import StopPartition, StopReplicaRequest
+from oncelog_protocol.packing import pack
+from oncelog_protocol.schema import encode
 from oncelog_protocol.types import Acks, IsolationLevel
+from oncelog_runtime.files import SystemFiles
 from oncelog_testing.turns.meter import TurnMeter
 from oncelog_testing.turns.room import (
     BATCH_BYTES,
+    ME,
+    NOT_SOON_MS,
     OTHER,
     PARTITIONS_PER_TOPIC,
     Room,
@@ -88,6 +97,10 @@ async def many_partitions(meter: TurnMeter, home: Path, size: Size) -> None:
         await room.logs.apply_retention()
     with meter.operation("a look at who lags"):
         await room.replicas.check_lag_once()
+    with meter.operation("two reports to the controller"):
+        reporter = _reporter(room)
+        await reporter.report()
+        await reporter.report()  # rates are known now, so all is told again
     await _change_settings(meter, room, size)
     await _cut_followers(meter, room, size)
     with meter.operation("checkpoints behind many cuts"):
@@ -111,6 +124,32 @@ async def many_partitions(meter: TurnMeter, home: Path, size: Size) -> None:
     assert last.log_start_offset == last.log_end_offset
     with meter.operation("clean stop with all partitions"):
         await room.stop()
+
+
+class _Controller:
+    """It takes every report, once it is encoded; its broker has not registered."""
+
+    broker_epoch = -1
+
+    async def call_once(self, request: Request, *, timeout_s: float) -> BrokerReportResponse:
+        """Answer in another turn."""
+        pack(encode(request, 0))
+        await asyncio.sleep(0)
+        return BrokerReportResponse()
+
+
+def _reporter(room: Room) -> BrokerReporter:
+    controller = _Controller()
+    return BrokerReporter(
+        ME,
+        files=SystemFiles(),
+        logs=room.logs,
+        replicas=room.replicas,
+        image=MetadataImage("cluster"),
+        epoch=controller,
+        controller=controller,
+        interval_ms=lambda: NOT_SOON_MS,
+    )
 
 
 async def _write_everywhere(room: Room, partitions: int) -> None:
