@@ -29,10 +29,15 @@ GROUPS = (
     "transactions",
     "security",
     "console",
+    "moves",
 )
 
 
-LOOP = "loop"
+LOOP, SCALE = "loop", "scale"
+ALONE = {
+    LOOP: "it measures turns, and is no row of the table",
+    SCALE: "it measures a controller without brokers, and is no row of the table",
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,23 +46,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="end with one JSON line on stdout")
     parser.add_argument("--quick", action="store_true", help="small work, one repeat: does it run?")
     parser.add_argument(
-        "--only", action="append", choices=(*GROUPS, LOOP), default=[], help="one group"
+        "--only", action="append", choices=(*GROUPS, *ALONE), default=[], help="one group"
     )
     parser.add_argument("--peers", action="store_true", help="Apache Kafka beside, in one run")
     parser.add_argument("--repeats", type=int, help="runs a figure (the median is shown)")
     parser.add_argument("--warm-seconds", type=float, default=300.0, help="warm-up of Kafka's JVMs")
     parser.add_argument("--history", metavar="FILE", help="record the failover group's clients")
     options = parser.parse_args(arguments)
-    if LOOP in options.only:
-        if options.only != [LOOP]:
-            parser.error(f"--only {LOOP} goes alone: it measures turns, and is no row of the table")
-        return loop.run(quick=options.quick)
+    for name, why in ALONE.items():
+        if name in options.only:
+            if options.only != [name]:
+                parser.error(f"--only {name} goes alone: {why}")
+            return loop.run(quick=options.quick, scale=name == SCALE)
     scale = suite.QUICK if options.quick else suite.FULL
     if options.repeats:
         groups = replace(scale.groups, repeats=options.repeats)
         transactions = replace(scale.transactions, repeats=options.repeats)
         security = replace(scale.security, repeats=options.repeats)
         console = replace(scale.console, repeats=options.repeats)
+        moves = replace(scale.moves, repeats=options.repeats)
         scale = replace(
             scale,
             repeats=options.repeats,
@@ -65,6 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
             transactions=transactions,
             security=security,
             console=console,
+            moves=moves,
         )
     report = Report(sys.stderr if options.json else sys.stdout)
     if options.peers:

@@ -33,8 +33,9 @@ NEEDLE_EVERY = 10_000
 ROWS_MAX = 500
 TYPES_S = 2.0
 """Somebody who has opened the page of messages types an expression for so long at least."""
-UNSEEN_S = 65.0
-"""When nobody has looked for so long, the console asks its questions more seldom."""
+UNSEEN_S = 100.0
+"""When nobody has looked for so long, the console has asked for the last time what it had planned
+while somebody did: from then on it asks more seldom."""
 
 SEARCHES = {
     "text": 'value contains "needle"',

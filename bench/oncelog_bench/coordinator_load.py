@@ -21,6 +21,7 @@ from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.records.decode import decode_batch
 
 CONFIGS = {"offsets_topic_num_partitions": "1", "log_cleaner_enable": "false"}
+OFFSETS_A_GROUP = 1000
 LOADING = 14
 
 

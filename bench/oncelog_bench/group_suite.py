@@ -36,7 +36,6 @@ class GroupScale:
 FULL = GroupScale(3, 4.0, 32, 100, 1000, 500, 1000, 400_000_000)
 QUICK = GroupScale(1, 1.0, 8, 10, 60, 200, 50, 60_000_000)
 
-OFFSETS_A_GROUP = 1000
 PRODUCE_RATE = 500
 HEARTBEATS_MS = (3000, 300)
 """The default; and one with which waiting for heartbeats does not hide the rest."""
@@ -137,7 +136,7 @@ def _rebalance_rows(report: Report, what: str, found: list[rebalance.Rebalance])
 
 def _load(report: Report, scale: GroupScale, home: Path) -> None:
     """Measure a coordinator's start with many offsets, beside reading the same bytes."""
-    count = scale.offset_groups * OFFSETS_A_GROUP
+    count = scale.offset_groups * coordinator_load.OFFSETS_A_GROUP
     topic = "committed"
     loads: list[float] = []
     raw: list[float] = []
@@ -145,9 +144,9 @@ def _load(report: Report, scale: GroupScale, home: Path) -> None:
     size = 0
     with BenchCluster(home / "load", brokers=1, configs=coordinator_load.CONFIGS) as cluster:
         where = cluster.bootstrap
-        uvloop.run(offsets.make_topic(where, topic, partitions=OFFSETS_A_GROUP))
+        uvloop.run(offsets.make_topic(where, topic, partitions=coordinator_load.OFFSETS_A_GROUP))
         filling = coordinator_load.fill(
-            where, topic, groups=scale.offset_groups, partitions=OFFSETS_A_GROUP
+            where, topic, groups=scale.offset_groups, partitions=coordinator_load.OFFSETS_A_GROUP
         )
         uvloop.run(filling)
         last = f"load-{scale.offset_groups - 1}"

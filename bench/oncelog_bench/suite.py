@@ -23,6 +23,7 @@ from oncelog_bench import (
     group_suite,
     idle,
     latency,
+    moves_suite,
     security_suite,
     testing,
     throughput,
@@ -55,6 +56,7 @@ class Scale:
     transactions: transaction_suite.TransactionScale
     security: security_suite.SecurityScale
     console: console.ConsoleScale
+    moves: moves_suite.MovesScale
 
 
 FULL = Scale(
@@ -68,6 +70,7 @@ FULL = Scale(
     transaction_suite.FULL,
     security_suite.FULL,
     console.FULL,
+    moves_suite.FULL,
 )
 QUICK = Scale(
     1,
@@ -80,6 +83,7 @@ QUICK = Scale(
     transaction_suite.QUICK,
     security_suite.QUICK,
     console.QUICK,
+    moves_suite.QUICK,
 )
 COMMAND_REPEATS = 11
 """They are short, and what else runs on the machine shows."""
@@ -124,6 +128,8 @@ def run(
             security_suite.run(report, scale.security, home)
         if wanted("console"):
             console.run(report, scale.console)
+        if wanted("moves"):
+            moves_suite.run(report, scale.moves, home)
 
 
 def _records(scale: Scale, size: int, *, each: bool) -> int:

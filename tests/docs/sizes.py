@@ -26,6 +26,7 @@ EXTRAS = (
     "arrow",
     "json",
     "lz4",
+    "snappy",
     "zstd",
     "testing",
     "oidc",

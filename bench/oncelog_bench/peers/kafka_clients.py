@@ -59,7 +59,14 @@ def delete_topic(bootstrap: str, name: str) -> None:
 
 
 def confluent_produce(
-    bootstrap: str, topic: str, *, size: int, count: int, acks: str, ca_file: Path | None = None
+    bootstrap: str,
+    topic: str,
+    *,
+    size: int,
+    count: int,
+    acks: str,
+    ca_file: Path | None = None,
+    batch_bytes: int = 512 * 1024,
 ) -> float:
     """Return the records/s of confluent-kafka (librdkafka), idempotent where acks is all."""
     from confluent_kafka import Producer
@@ -67,7 +74,7 @@ def confluent_produce(
     buffering = {
         "queue.buffering.max.messages": 500_000,
         "queue.buffering.max.kbytes": 512 * 1024,
-        "batch.size": 512 * 1024,
+        "batch.size": batch_bytes,
     }
     idempotent = acks == "all"
     producer = Producer(

@@ -9,13 +9,17 @@ import time
 from functools import partial
 from pathlib import Path
 
-from oncelog_bench import idle
+from oncelog_bench import idle, moves_suite
 from oncelog_bench.cluster import make_certificates
 from oncelog_bench.peers import kafka_clients as clients
 from oncelog_bench.peers.kafka_cluster import KafkaCluster, cache_directory, fetch_jars
+from oncelog_bench.peers.kafka_moves import KafkaMoves
 from oncelog_bench.report import Report, quantile
 from oncelog_bench.suite import SIZES, Scale
 
+EMPTY_MOVE = "Kafka: an empty partition moves, asked to done, median"
+COPY = "Kafka: copy, 1 KB records, batches of 128 KiB"
+COPY_CPU = f"{COPY}, CPU of both ends"
 PAIRS = {
     "produce 100 B RF 3 acks=all send_many": "Kafka: confluent 100 B RF 3 acks=all",
     "produce 100 B RF 3 acks=all send": "Kafka: aiokafka 100 B RF 3 acks=all",
@@ -34,6 +38,9 @@ PAIRS = {
     "produce 1 KB, RF 3, TLS for clients": "Kafka: confluent 1 KB RF 3 acks=all, TLS for clients",
     "consume by column batch 1 KB, RF 3, TLS for clients": "Kafka: confluent consume 1 KB, TLS",
     "leader killed to next acknowledgement, median": "Kafka: leader killed to next acknowledgement",
+    moves_suite.EMPTY_ROW: EMPTY_MOVE,
+    moves_suite.COPY_ROW: COPY,
+    moves_suite.CPU_ROW: COPY_CPU,
     "idle CPU per broker, 300 partitions of RF 3": "Kafka: idle CPU per broker, 300 partitions",
     "memory per broker, 300 partitions of RF 3": "Kafka: memory per broker, 300 partitions",
 }
@@ -53,6 +60,7 @@ def run(report: Report, scale: Scale, *, warm_seconds: float) -> None:
         _consume(report, scale, cluster.bootstrap)
         _over_tls(report, scale, cluster, Path(scratch) / "tls" / "ca.pem")
         _latency(report, scale, cluster.bootstrap)
+        moving(report, scale.moves, cluster)
         _idle(report, scale, cluster)
         _failover(report, cluster)
 
@@ -137,6 +145,22 @@ def _latency(report: Report, scale: Scale, bootstrap: str) -> None:
         for mark, taken in marks.items():
             report.add(f"Kafka: end to end {label}, {mark}", taken, "ms")
         clients.delete_topic(bootstrap, topic)
+
+
+def moving(report: Report, scale: moves_suite.MovesScale, cluster: KafkaCluster) -> None:
+    """Measure how Kafka moves a partition that has one replica."""
+    with KafkaMoves(cluster) as moves:
+        moves.make_topic("empty")
+        moves.empty_ms("empty", count=2)  # not counted
+        taken = moves.empty_ms("empty", count=scale.empty)
+        report.add(EMPTY_MOVE, taken, "ms")
+        moves.make_topic("copied")
+        moves.fill("copied", scale.copy_bytes, batch_bytes=moves_suite.LARGE)
+        turns = [moves.copied("copied", scale.copy_bytes) for _ in range(scale.repeats + 1)][1:]
+    report.add(COPY, [rate for rate, _ in turns], "MB/s")
+    report.add(COPY_CPU, [cpu for _, cpu in turns], "s/GB")
+    for topic in ("empty", "copied"):
+        clients.delete_topic(cluster.bootstrap, topic)
 
 
 def _idle(report: Report, scale: Scale, cluster: KafkaCluster) -> None:
