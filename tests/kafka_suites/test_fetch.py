@@ -1,0 +1,42 @@
+"""Files that suites need are pinned, and those that cannot be had are named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kafka_suites.fetch import KAFKA_JARS, NotAvailableError, jars, need, run
+from oncelog_cli.local.process import free_port
+
+
+def test_every_jar_of_kafka_is_pinned() -> None:
+    rows = [line.split() for line in KAFKA_JARS.read_text().splitlines()]
+    names = [path.rpartition("/")[2] for path, _, _ in rows]
+    assert len(set(names)) == len(names) > 90
+    assert all(int(size) > 0 and len(bytes.fromhex(digest)) == 64 for _, size, digest in rows)
+
+
+def test_a_jar_that_cannot_be_had_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("ONCELOG_MAVEN_REPOSITORY", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "java").touch(mode=0o755)
+    said: list[str] = []
+    with pytest.raises(NotAvailableError, match=r"hash4j-.*jar cannot be fetched"):
+        jars(KAFKA_JARS, "Kafka", said.append)
+    assert said[0].startswith("fetching Kafka once: ")
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(NotAvailableError, match="there is no surely-no-program on the PATH"):
+        need("sh", "surely-no-program")
+
+
+def test_what_does_not_fetch_says_why() -> None:
+    assert run(["echo", "here"], 10.0) == "here\n"
+    with pytest.raises(NotAvailableError, match="echo gone >&2; exit 3: gone"):
+        run(["sh", "-c", "echo gone >&2; exit 3"], 10.0)
+    with pytest.raises(NotAvailableError, match="sleep"):
+        run(["sleep", "60"], 0.01)
