@@ -12,6 +12,7 @@ import pytest
 
 from docs import host as hosts
 from oncelog.loop_thread import LoopThread
+from oncelog_broker.app import Broker
 from oncelog_runtime.files import DiskSpace, SystemFiles
 from support.cluster import Cluster
 
@@ -34,6 +35,24 @@ class RoomyFiles(SystemFiles):
         return DiskSpace(total_bytes=100 << 30, free_bytes=50 << 30)
 
 
+def log_dirs_of(folder: Path, broker_id: int, dirs: int) -> list[str]:
+    """Return the directories of a broker of a page's cluster."""
+    return [str(folder / f"broker-{broker_id}-{number}") for number in range(1, dirs + 1)]
+
+
+class PagesCluster(Cluster):
+    """Each of its three brokers has ``dirs`` directories."""
+
+    def __init__(self, folder: Path, dirs: int) -> None:
+        super().__init__(folder, 3, files=RoomyFiles(), **SETTINGS)
+        self._dirs = dirs
+
+    async def start_broker(self, broker_id: int, **settings: Any) -> Broker:
+        """Start it with directories of its own."""
+        own = {"log_dirs": log_dirs_of(self.directory, broker_id, self._dirs)}
+        return await super().start_broker(broker_id, **{**own, **settings})
+
+
 @pytest.fixture(scope="session")
 def shims() -> Iterator[Path]:
     """This folder of commands goes in front of the path."""
@@ -42,13 +61,14 @@ def shims() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def clusters_of_pages() -> Iterator[Callable[[Path], AbstractContextManager[str]]]:
-    """Make a cluster of three brokers in a folder, and say where it is."""
+def clusters_of_pages() -> Iterator[Callable[[Path, int], AbstractContextManager[str]]]:
+    """Make a cluster of three brokers in a folder, each with so many directories, and say where it
+    is."""
     loop = LoopThread("clusters of pages")
 
     @contextmanager
-    def made(folder: Path) -> Iterator[str]:
-        cluster = Cluster(folder, 3, files=RoomyFiles(), **SETTINGS)
+    def made(folder: Path, dirs: int) -> Iterator[str]:
+        cluster = PagesCluster(folder, dirs)
         loop.call(cluster.__aenter__())
         try:
             yield cluster.bootstrap

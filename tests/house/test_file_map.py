@@ -12,7 +12,7 @@ import pytest
 from support.house import ROOT, sources
 
 
-@pytest.mark.parametrize("tool", ["file_map", "wire_docs", "cli_docs"])
+@pytest.mark.parametrize("tool", ["file_map", "wire_docs", "cli_docs", "kafka_messages"])
 def test_generated_documents_are_fresh(tool: str) -> None:
     done = subprocess.run(
         [sys.executable, f"tools/{tool}.py", "--check"],
