@@ -46,7 +46,8 @@ FROM ?= 1
 SECONDS_SIMULATED ?= 60
 SIMULATION = cd tests && ../$(BIN)/python -m simulation
 
-# Chaos with real processes: records of a round, how many rounds, seconds of an undisturbed one.
+# Chaos with real processes: records of a round, how many rounds, seconds of an undisturbed one;
+# CHAOS_SEED=17 draws the same victims again.
 MESSAGES ?= 100000
 ROUNDS ?= 4
 ROUND_SECONDS ?= 60
@@ -56,7 +57,7 @@ FRAMES ?= 10000000
 
 .PHONY: help setup demo demo-pipeline test nightly unit quick integration check fmt lint types js layers house house-report docs \
 	bench bench-compare bench-peers fuzz fuzz-authenticate coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
-	console-check screenshots chaos chaos-spark security-check bench-loop bench-spark lanes
+	console-check screenshots chaos chaos-moves chaos-spark security-check kafka-suites bench-loop bench-scale bench-spark lanes
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -75,6 +76,7 @@ test: setup ## every test: units, ports, integration with real processes and Zoo
 
 nightly: setup ## every test, also those that take minutes: all crash points, more seeds and hash seeds, declarative pipelines, spark-submit
 	@$(PYTEST) --nightly $(TEST)
+	@$(MAKE) sim-campaign SEEDS=30 FROM=1 KEPT=1 SECONDS_SIMULATED=20
 
 unit: setup ## the fast tests: no real ZooKeeper, no broker processes
 	@$(PYTEST) $(TEST) $(FAST)
@@ -99,6 +101,10 @@ chaos: setup ## MESSAGES=100000 ROUNDS=4: copiers and brokers are killed, copies
 	@cd tests && ../$(BIN)/python -m integration.chaos --messages $(MESSAGES) --rounds $(ROUNDS) \
 		--seconds $(ROUND_SECONDS) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
 
+chaos-moves: setup ## ROUNDS=3: 3 -> 5 -> 3 brokers under load, partitions move, brokers are killed; one JSON line
+	@cd tests && ../$(BIN)/python -m integration.chaos_moves --rounds $(ROUNDS) \
+		$(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
+
 chaos-spark: setup ## MESSAGES=20000 ROUNDS=4: Spark drivers, tasks, executors, brokers die; one JSON line
 	@cd tests && ../$(BIN)/python -m pipeline.chaos --rounds $(ROUNDS) \
 		--messages $(if $(filter command line environment,$(origin MESSAGES)),$(MESSAGES),20000) \
@@ -106,6 +112,9 @@ chaos-spark: setup ## MESSAGES=20000 ROUNDS=4: Spark drivers, tasks, executors, 
 
 security-check: setup ## the matrix of rights, hostile input, CVEs, safeguards switched off; ends with one JSON line
 	@cd tests && PYTHONPATH=. ../$(BIN)/python -m integration.hostile.check --jobs $(JOBS)
+
+kafka-suites: setup ## SUITES="franz-go kcat": tests of others judge the Kafka listener of three brokers; one JSON line
+	@cd tests && PYTHONPATH=. ../$(BIN)/python -m kafka_suites.check $(SUITES)
 
 console-check: setup ## the console in a browser: tests, pages for everybody, first paints; one JSON line
 	@cd tests && PYTHONPATH=. ../$(BIN)/python -m console.check
@@ -165,7 +174,8 @@ fmt: setup ## format, and repair what can be repaired
 	@$(BIN)/ruff check --quiet --fix-only $(SOURCES)
 	@$(BIN)/ruff format --quiet $(SOURCES)
 
-docs: setup ## rewrite the generated parts of the documents
+docs: setup ## rewrite the generated parts of the documents, and the classes of Kafka's messages
+	@$(BIN)/python tools/kafka_messages.py
 	@$(BIN)/python tools/file_map.py
 	@$(BIN)/python tools/rules_docs.py
 	@$(BIN)/python tools/wire_docs.py
@@ -181,6 +191,9 @@ bench: setup ## our figures, with the raw baseline
 
 bench-loop: setup ## the longest turn of a broker's loop for each feared operation; one JSON line
 	@$(BIN)/oncelog bench --only loop
+
+bench-scale: setup ## a controller of 100 brokers with 100,000 partitions: turns, CPU, bytes, memory; one JSON line
+	@$(BIN)/oncelog bench --only scale
 
 bench-spark: setup ## what PySpark pipelines reach, beside PySpark without Oncelog; one JSON line
 	@$(BIN)/python -m oncelog_bench.spark

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from oncelog_broker.log_levels import LOGGERS
 from support.zookeeper import tls_zookeeper, zookeeper
 
 __all__ = ["tls_zookeeper", "zookeeper"]
@@ -61,7 +62,7 @@ def log_lines_go_where_they_went() -> Iterator[None]:
 
 def _handlers_of_tests() -> set[tuple[logging.Logger, logging.Handler]]:
     """Return the handlers of log lines that pytest itself has not made."""
-    owners = (logging.getLogger(), logging.getLogger("oncelog.audit"))
+    owners = (logging.getLogger(), logging.getLogger(LOGGERS["audit"]))
     return {
         (owner, handler)
         for owner in owners
@@ -107,6 +108,15 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+        gc.collect()
+        gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Keep the collector of garbage from what is left of each file: modules that it has imported,
+    reports. A test that asks for a full search, or meets one, pays for its own objects alone."""
+    if nextitem is None or nextitem.path != item.path:
         gc.collect()
         gc.freeze()
 
