@@ -218,6 +218,8 @@ class FakeCluster:
         """By broker, what happened there."""
         self.futures: list[ReplicaSize] = []
         """What moves to another directory of broker 1."""
+        self.disk = (1000, 500)
+        """Each directory has so many bytes, and so many of them are free."""
         self.logs: dict[int, LogTeller] = {}
         """By broker, what it tells of its logs."""
         self.moves = FakeMoves(list(self.brokers))

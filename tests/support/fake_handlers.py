@@ -311,7 +311,7 @@ class Handlers:
             for name, partitions in self._cluster.topics.items()
             for number, partition in enumerate(partitions)
         ]
-        dirs = [admin.DescribedLogDir(0, "/data", 1000, 500, replicas)]
+        dirs = [admin.DescribedLogDir(0, "/data", *self._cluster.disk, replicas)]
         if self._broker_id == 1 and self._cluster.futures:
             dirs.append(admin.DescribedLogDir(0, "/data2", 1000, 500, self._cluster.futures))
         return admin.DescribeLogDirsResponse(0, dirs)

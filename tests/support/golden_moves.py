@@ -25,6 +25,8 @@ from support.golden import World, tp
 
 __all__ = ["even", "moves", "moves_of_no_known_size", "moves_that_nobody_tells", "uneven"]
 
+DISK = (16 * 1024**2, 12 * 1024**2)
+"""So large the disks are, and so much of them is free."""
 SINCE_MS = 1_000_000_000_000
 
 
@@ -32,6 +34,7 @@ async def moves(world: World) -> None:
     """Have topic t with three partitions at broker 1. The second moves to broker 2, the third
     stalls; topic u waits for its turn."""
     fake = world.scripted
+    fake.disk = DISK
     fake.create_topic("t", 3)
     for number in range(3):
         fake.moves.settled[tp("t", number)] = [1]
@@ -53,6 +56,7 @@ async def moves(world: World) -> None:
 async def uneven(world: World) -> None:
     """The controller would move two partitions of topic t, and cannot move a third one."""
     fake = world.scripted
+    fake.disk = DISK
     fake.create_topic("t", 3)
     for number in range(3):
         fake.moves.settled[tp("t", number)] = [1]

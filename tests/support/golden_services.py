@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oncelog_protocol.messages.balance import BalanceResponse, PlannedReplicas
 from oncelog_protocol.messages.broker_states import (
     MOVES,
     NOBODY_ELSE,
@@ -39,3 +40,7 @@ async def retires(world: World) -> None:
     answer.replicas_left, answer.replicas_left_count = left, 3
     answer.lost_with_it, answer.lost_with_it_count = [HeldPartition("t", 2)], 1
     world.scripted.services.left[2] = [answer]
+    world.scripted.disk = (16 * 1024**2, 12 * 1024**2)
+    world.scripted.moves.balance = BalanceResponse(
+        steps=[PlannedReplicas("t", 0, [2], [1], 2 * 1024**2, "evacuate")]
+    )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
-from oncelog_cli.commands.partition_moves import copy_extent, watch_plan
+from oncelog_cli.commands.partition_moves import copy_extent, show_disks, watch_plan
 from oncelog_cli.documents.answer import Document
 from oncelog_cli.documents.balancing import begun_balance, planned_balance, seen_balance
 from oncelog_cli.exits import EXIT_UNHEALTHY
@@ -188,6 +188,7 @@ def show_plan(output: Output, document: Document) -> None:
     output.table(BALANCE_COLUMNS, document["partitions"])
     output.line()
     output.line(balance_extent(document))
+    show_disks(output, document)
     better = [each for each in document["goals"] if each["before"] != each["after"]]
     for each in better:
         before, after = _amount(each["goal"], each["before"]), _amount(each["goal"], each["after"])

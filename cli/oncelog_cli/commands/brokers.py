@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import NamedCluster
+from oncelog_cli.commands.partition_moves import show_disks
 from oncelog_cli.documents.answer import Document, Row
+from oncelog_cli.documents.balancing import disks_of_departure
 from oncelog_cli.documents.brokers import altered_broker, is_over, is_stuck, listed_brokers
 from oncelog_cli.exits import EXIT_UNHEALTHY
 from oncelog_cli.group_offsets import Partition, parse_partitions
@@ -110,7 +112,8 @@ def decommission(
     """Take a broker out of the cluster for good: it leads nothing, and is given nothing new.
 
     Its replicas are moved to other brokers, and it is decommissioned when none is left. Nothing
-    changes when they have no place elsewhere. 'brokers recommission' takes it back.
+    changes when they have no place elsewhere. 'brokers recommission' takes it back. --dry-run also
+    shows how full disks would be afterwards.
     """
     lost: tuple[Partition, ...] = ()
     if accept_loss:
@@ -159,6 +162,10 @@ def _alter(
     if wait and not is_over(document):
         document = _waited(output, cluster, document, wanted, limit_s)
     output.line(_summary(document))
+    if dry_run and wanted == "decommissioning":
+        disks = cluster.ask(lambda admin: disks_of_departure(admin, broker))
+        document = {**document, "disks": disks}
+        show_disks(output, document)
     rows = _rows(document)
     if rows or not output.is_for_people:
         output.line()

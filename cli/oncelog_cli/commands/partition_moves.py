@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from oncelog import Admin
 
 SHOWN = 5
-"""A line names so many stalled moves."""
+"""So many stalled moves are named in a line, and disks of so many brokers one by one."""
 
 MOVE_COLUMNS = (
     *PARTITION_NAME,
@@ -225,6 +225,7 @@ def _carry_out(
     if moving:
         output.line()
         output.line(copy_extent(document))
+        show_disks(output, document)
         if document["plan_id"] is not None:
             output.line(f"plan {document['plan_id']}: see 'oncelog partitions status'")
     output.finish({**document, "dry_run": dry_run})
@@ -261,6 +262,29 @@ def copy_extent(document: Document) -> str:
         if size and seconds:
             parts.append(f"{human_bytes(size // seconds)}/s")
     return ", ".join(parts)
+
+
+def show_disks(output: Output, document: Document) -> None:
+    """Show people how full the disks are now that the moves of a document fill or empty, and how
+    full afterwards. Of many brokers the range is said; ``--json`` has all."""
+    disks: list[Row] = document["disks"]
+    if len(disks) <= SHOWN:
+        for each in disks:
+            now, then = _fullness([each["percent"]]), _fullness([each["percent_after"]])
+            output.line(f"broker {each['broker_id']}: disks {now} full, afterwards {then}")
+        return
+    now = _fullness([each["percent"] for each in disks])
+    then = _fullness([each["percent_after"] for each in disks])
+    output.line(f"{counted(len(disks), 'broker')}: disks {now} full, afterwards {then}")
+
+
+def _fullness(percents: Sequence[int | None]) -> str:
+    """Return percents as people say them; "-" as soon as one is not known."""
+    known = [each for each in percents if each is not None]
+    if len(known) < len(percents):
+        return "-"
+    least, most = min(known), max(known)
+    return f"{most} %" if least == most else f"{least} to {most} %"
 
 
 # ------------------------------------------------------------------------------ cancel

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from oncelog_cli.documents.answer import Answer, Document, Row, fields_of
+from oncelog_cli.documents.disks import disks_afterwards
 from oncelog_cli.documents.moves import begun_moves, move_totals
 from oncelog_cli.documents.names import topics_named
 
@@ -27,7 +28,8 @@ async def planned_balance(
 ) -> Document:
     """Return what ``balance plan`` prints: a row a partition that would move.
 
-    The rows are such as ``begun_moves`` takes. Bytes that nobody knows are None.
+    The rows are such as ``begun_moves`` takes. Bytes that nobody knows are None. ``disks`` has a
+    row a broker that would get or lose replicas.
 
     :param purpose: one of the SDK's ``PURPOSES``; the others are those of ``Admin.balance``.
     :raises ApiError: the controller makes no such plan.
@@ -59,6 +61,7 @@ async def planned_balance(
         "purpose": purpose,
         "partitions": rows,
         **move_totals(rows),
+        "disks": await disks_afterwards(admin, rows),
         "goals": _goals(plan),
         "held_up": _held_up(plan),
         "plan_id": None,
@@ -95,6 +98,18 @@ async def planned_departure(admin: Admin, broker_id: int, patterns: Sequence[str
 
     names = await topics_named(admin, patterns, regex=True) if patterns else None
     return await planned_balance(admin, EVACUATE, topics=names, from_brokers=[broker_id])
+
+
+async def disks_of_departure(admin: Admin, broker_id: int) -> list[Row]:
+    """Return how full disks would be when everything has left a broker: ``disks`` of
+    :func:`planned_departure`; there are none when the controller makes no such plan now."""
+    from oncelog import ApiError
+
+    try:
+        rows: list[Row] = (await planned_departure(admin, broker_id, []))["disks"]
+    except ApiError:
+        return []
+    return rows
 
 
 async def begun_balance(admin: Admin, planned: Document, *, reason: str) -> Answer:

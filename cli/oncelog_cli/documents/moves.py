@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from oncelog_cli.documents.answer import Answer, Document, Failures, Row, fields_of
+from oncelog_cli.documents.disks import disks_afterwards
 from oncelog_cli.documents.partitions import chosen_partitions
 from oncelog_cli.group_offsets import Chosen, Partition
 
@@ -27,7 +28,8 @@ async def planned_moves(
     """Return what ``partitions move --dry-run`` prints: a row a partition.
 
     The ``result`` of a row is "would move", "nothing to do", or "refused" with an ``error``; what
-    the controller refuses is a failure. Bytes and seconds that nobody knows are None.
+    the controller refuses is a failure. Bytes and seconds that nobody knows are None. ``disks`` has
+    a row a broker that would get or lose replicas.
 
     :param chosen: these partitions are to move.
     :param targets: the brokers of each partition, or of all alike; the preferred leader first.
@@ -65,9 +67,14 @@ async def planned_moves(
             rows.append({**row, "result": "nothing to do"})
         else:
             rows.append(_judged(row, outcome, "would move", failures))
-    return Answer(
-        {"partitions": rows, **move_totals(rows), "plan_id": None, "dry_run": True}, failures
-    )
+    document: Document = {
+        "partitions": rows,
+        **move_totals(rows),
+        "disks": await disks_afterwards(admin, rows),
+        "plan_id": None,
+        "dry_run": True,
+    }
+    return Answer(document, failures)
 
 
 async def begun_moves(

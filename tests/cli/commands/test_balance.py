@@ -47,6 +47,31 @@ async def test_a_plan_moves_nothing(cluster: AdminCluster) -> None:
     assert cluster.moves.open == {}
 
 
+async def test_disks_are_shown_as_they_are_and_as_the_plan_leaves_them(
+    cluster: AdminCluster,
+) -> None:
+    cluster.disk = (10_240, 8192)
+    shown = await run(cluster, *PLAN)
+    assert "broker 1: disks 20 % full, afterwards 20 %" in shown.out
+    assert "broker 2: disks 20 % full, afterwards 40 %" in shown.out
+    disks = json.loads((await run(cluster, *PLAN, "--json")).out)["disks"]
+    assert [row["used_bytes_after"] for row in disks] == [2048 - 10, 4096]
+    assert "disks" not in (await run(cluster, *PLAN, "--format", "tsv")).out
+
+
+async def test_of_many_brokers_the_range_is_shown() -> None:
+    async with AdminCluster(6) as many:
+        many.create_topic("t", 1)
+        many.disk = (10_240, 8192)
+        step = wire.PlannedReplicas("t", 0, [1], [2, 3, 4, 5, 6], 5 * 1024, "whole")
+        many.moves.balance = wire.BalanceResponse(steps=[step])
+        shown = await run(many, *PLAN)
+        assert "6 brokers: disks 20 % full, afterwards 20 to 30 %" in shown.out
+        many.moves.balance.steps[0].bytes = -1
+        shown = await run(many, *PLAN)
+        assert "6 brokers: disks 20 % full, afterwards -" in shown.out
+
+
 async def test_what_is_asked_for(cluster: AdminCluster) -> None:
     words = ("t", "--goal", "bytes", "--goal", "disks", "--max-moves", "3", "--max-bytes", "2KiB")
     await run(cluster, *PLAN, *words)

@@ -9,10 +9,14 @@ import pytest_asyncio
 
 from oncelog.admin.broker_states import NOBODY_ELSE
 from oncelog_cli.commands import brokers
+from oncelog_protocol.errors import PolicyViolationError
+from oncelog_protocol.messages.balance import BalanceResponse, PlannedReplicas
+from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.broker_states import AlterBrokerStatesRequest
 from oncelog_protocol.messages.broker_states import AlterBrokerStatesResponse as Answer
 from oncelog_protocol.messages.broker_states import HeldPartition as Held
 from support.admin_cluster import AdminCluster
+from support.fake_cluster import Action
 from support.shell import Shown, oncelog
 
 
@@ -80,6 +84,24 @@ async def test_to_decommission_asks_first(cluster: AdminCluster) -> None:
     cluster.services.left[2] = [Answer(), done]
     shown = await run(cluster, "decommission", "2", "--wait", "--yes")
     assert (shown.code, shown.out.splitlines()[-1]) == (0, "broker 2 is decommissioned")
+
+
+async def test_a_dry_run_says_how_full_disks_would_be(cluster: AdminCluster) -> None:
+    cluster.disk = (10_240, 8192)
+    cluster.moves.balance = BalanceResponse(
+        steps=[PlannedReplicas("t", 0, [2], [1], 1024, "evacuate")]
+    )
+    shown = await run(cluster, "decommission", "2", "--dry-run")
+    assert "broker 1: disks 20 % full, afterwards 30 %" in shown.out
+    (planned,) = cluster.moves.asked_for
+    assert (planned.purpose, planned.from_brokers) == ("evacuate", [2])
+    shown = await run(cluster, "decommission", "2", "--dry-run", "--json")
+    assert [row["percent_after"] for row in shown.document["disks"]] == [30, 20]
+    # What would change anyway is told also when the controller plans nothing at the moment.
+    cluster.rule(ApiKey.BALANCE, Action.ERROR, error=PolicyViolationError)
+    shown = await run(cluster, "decommission", "2", "--dry-run", "--json")
+    assert (shown.code, shown.document["disks"]) == (0, [])
+    assert cluster.services.states == {}
 
 
 async def test_a_broker_comes_back(cluster: AdminCluster) -> None:
