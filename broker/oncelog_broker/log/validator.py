@@ -48,7 +48,7 @@ from oncelog_protocol.records.batch import (
     verify_crc,
 )
 from oncelog_protocol.records.compression import Codec, CodecUnavailableError
-from oncelog_protocol.records.decode import decode_batch, plain_body
+from oncelog_protocol.records.decode import decode_batch, plain_pieces
 from oncelog_protocol.records.kafka_body import KeyScan, check_first_record
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_TIMESTAMP
@@ -268,8 +268,9 @@ def _check_keys(batch: memoryview, header: BatchHeader) -> None:
 def _keyless(batch: memoryview, header: BatchHeader) -> Sequence[int]:
     """Return which records have no key. Raises CorruptBatchError, CodecUnavailableError."""
     if header.magic == KAFKA_MAGIC:
-        scan = KeyScan(plain_body(batch, header), header.record_count)
-        scan.step(header.record_count)
+        scan = KeyScan(plain_pieces(batch, header), header.record_count)
+        while not scan.done:
+            scan.step(header.record_count)
         return scan.keyless
     keys = decode_batch(batch, verify=False, header=header).keys
     if keys is None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 import struct
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -31,8 +32,9 @@ ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
 """RFC 8878 wants every decoder to take this window; the decoder of a frame that does not say its
 size allocates the window on the word of the frame."""
 
+PIECE_BYTES = 256 * 1024
+"""Streams are decompressed in pieces of so many bytes."""
 _GZIP_WBITS = 31
-_PIECE_BYTES = 256 * 1024
 
 _XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 """Snappy's framing of Java begins with this: its magic, its version, and the oldest version that
@@ -125,12 +127,36 @@ def decompress(
         return bytes(data)
     if codec is Codec.ZSTD:
         return _decompress_zstd(data, bound)
+    return b"".join(_pieces(codec, data, bound))
+
+
+def decompressed(codec: Codec, data: Buffer) -> Iterator[bytes]:
+    """Yield what ``data`` holds piece by piece, for whoever has other things to do between them.
+
+    Only one piece is held at a time. It has :data:`PIECE_BYTES` at most, except of snappy: there it
+    is a block, which may become some twenty times as large as it is. Bounds are those of
+    :func:`decompress`. A large frame of zstd that does not say its size may be cut off behind its
+    last byte, or go on behind its end: that is seen by :func:`decompress` only.
+
+    :raises CompressionError: not one whole stream of ``codec``, or larger than allowed.
+    :raises CodecUnavailableError: the library is not installed.
+    """
+    bound = output_bound(len(data))
+    if codec is Codec.ZSTD:
+        yield from _zstd_pieces(data, bound)
+    elif codec is Codec.NONE:
+        yield decompress(codec, data)
+    else:
+        yield from _pieces(codec, data, bound)
+
+
+def _pieces(codec: Codec, data: Buffer, bound: int) -> Iterator[bytes]:
     if codec is Codec.SNAPPY:
-        return _decompress_snappy(data, bound)
+        return _snappy_pieces(data, bound)
     if codec is Codec.GZIP:
-        return _decompress_stream(codec, zlib.decompressobj(_GZIP_WBITS), data, bound, zlib.error)
+        return _stream_pieces(codec, zlib.decompressobj(_GZIP_WBITS), data, bound, zlib.error)
     lz4_frame = _library(codec)
-    return _decompress_stream(codec, lz4_frame.LZ4FrameDecompressor(), data, bound, RuntimeError)
+    return _stream_pieces(codec, lz4_frame.LZ4FrameDecompressor(), data, bound, RuntimeError)
 
 
 def output_bound(
@@ -142,30 +168,30 @@ def output_bound(
     return min(size_max, max(ratio_max * input_bytes, limits.DECOMPRESSED_FREE_BYTES))
 
 
-def _decompress_stream(
+def _stream_pieces(
     codec: Codec, stream: Any, data: Buffer, bound: int, error: type[Exception]
-) -> bytes:
+) -> Iterator[bytes]:
     """Drain a decompressor object of the standard library's form, piece by piece. The input goes in
     by pieces too: what is not taken at once is copied, each time."""
     name = codec.name.lower()
     view = memoryview(data)
-    pieces: list[bytes] = []
     size = 0
     try:
-        for start in range(0, len(view), _PIECE_BYTES):
+        for start in range(0, len(view), PIECE_BYTES):
             if stream.eof:
                 raise CompressionError(f"{name}: bytes after the end of the stream")
-            pending: Buffer = view[start : start + _PIECE_BYTES]
+            pending: Buffer = view[start : start + PIECE_BYTES]
             more = True
             while more:
-                room = min(_PIECE_BYTES, bound + 1 - size)
+                room = min(PIECE_BYTES, bound + 1 - size)
                 piece = stream.decompress(pending, room)
                 # zlib hands the unused input back; lz4 keeps it.
                 pending = getattr(stream, "unconsumed_tail", b"")
                 size += len(piece)
                 if size > bound:
                     raise _too_large(codec, bound)
-                pieces.append(piece)
+                if piece:
+                    yield piece
                 more = not stream.eof and (len(piece) == room or len(pending) > 0)
     except (error, ValueError, EOFError) as exc:
         raise CompressionError(f"{name}: {exc}") from exc
@@ -173,7 +199,6 @@ def _decompress_stream(
         raise CompressionError(f"{name}: the stream is cut off")
     if stream.unused_data:
         raise CompressionError(f"{name}: bytes after the end of the stream")
-    return b"".join(pieces)
 
 
 def _decompress_zstd(data: Buffer, bound: int) -> bytes:
@@ -208,11 +233,34 @@ def _measure_zstd(decompressor: Any, data: Buffer, bound: int) -> int:
     """Size of a frame that does not say it, found without holding the output."""
     size = 0
     with decompressor.stream_reader(data, read_across_frames=False) as reader:
-        while piece := reader.read(_PIECE_BYTES):
+        while piece := reader.read(PIECE_BYTES):
             size += len(piece)
             if size > bound:
                 raise _too_large(Codec.ZSTD, bound)
     return size
+
+
+def _zstd_pieces(data: Buffer, bound: int) -> Iterator[bytes]:
+    zstandard = _library(Codec.ZSTD)
+    size = 0
+    try:
+        claimed = zstandard.frame_content_size(data)
+        if claimed > bound:
+            raise _too_large(Codec.ZSTD, bound)
+        if 0 <= claimed <= PIECE_BYTES:
+            yield _decompress_zstd(data, bound)
+            return
+        decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
+        with decompressor.stream_reader(data, read_across_frames=False) as reader:
+            while piece := reader.read(PIECE_BYTES):
+                size += len(piece)
+                if size > bound:
+                    raise _too_large(Codec.ZSTD, bound)
+                yield piece
+    except zstandard.ZstdError as exc:
+        raise CompressionError(f"zstd: {exc}") from exc
+    if size < claimed:
+        raise CompressionError("zstd: the stream is cut off")
 
 
 def _compress_snappy(data: Buffer) -> bytes:
@@ -225,14 +273,14 @@ def _compress_snappy(data: Buffer) -> bytes:
     return b"".join(pieces)
 
 
-def _decompress_snappy(data: Buffer, bound: int) -> bytes:
+def _snappy_pieces(data: Buffer, bound: int) -> Iterator[bytes]:
     """Decompress one block, or the blocks of Java's framing, each after its length."""
     view = memoryview(data)
     if view[:_XERIAL_MAGIC_BYTES] != _XERIAL[:_XERIAL_MAGIC_BYTES]:
-        return _decompress_block(view, bound)
+        yield _decompress_block(view, bound)
+        return
     if len(view) < len(_XERIAL):
         raise CompressionError("snappy: the stream is cut off")
-    pieces: list[bytes] = []
     position, size = len(_XERIAL), 0
     while position < len(view):
         start = position + _INT32.size
@@ -240,9 +288,9 @@ def _decompress_snappy(data: Buffer, bound: int) -> bytes:
         position = start + length
         if length < 0 or position > len(view):
             raise CompressionError("snappy: the stream is cut off")
-        pieces.append(_decompress_block(view[start:position], bound - size))
-        size += len(pieces[-1])
-    return b"".join(pieces)
+        piece = _decompress_block(view[start:position], bound - size)
+        size += len(piece)
+        yield piece
 
 
 def _decompress_block(block: memoryview, bound: int) -> bytes:

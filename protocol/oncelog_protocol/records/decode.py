@@ -7,7 +7,7 @@ record. Everything in the body is checked against the header, and hostile bodies
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import lt
@@ -24,7 +24,7 @@ from oncelog_protocol.records.batch import (
     parse_header,
     verify_crc,
 )
-from oncelog_protocol.records.compression import Codec, CompressionError, decompress
+from oncelog_protocol.records.compression import Codec, CompressionError, decompress, decompressed
 from oncelog_protocol.records.kafka_body import decode_body
 from oncelog_protocol.types import Buffer
 
@@ -114,6 +114,23 @@ def plain_body(buf: Buffer, header: BatchHeader) -> Buffer:
         return body
     try:
         return decompress(codec, body)
+    except CompressionError as exc:
+        raise CorruptBatchError(f"batch body: {exc}") from exc
+
+
+def plain_pieces(buf: Buffer, header: BatchHeader) -> Iterator[bytes]:
+    """Yield the body of the batch ``buf`` piece by piece, as ``compression.decompressed`` does. One
+    that is not compressed is one piece.
+
+    :raises CorruptBatchError: it is not what its codec writes.
+    :raises CodecUnavailableError: the codec's library is not installed.
+    """
+    body = memoryview(buf)[HEADER_BYTES:]
+    if header.codec is Codec.NONE:
+        yield bytes(body)
+        return
+    try:
+        yield from decompressed(header.codec, body)
     except CompressionError as exc:
         raise CorruptBatchError(f"batch body: {exc}") from exc
 

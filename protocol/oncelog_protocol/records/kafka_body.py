@@ -20,7 +20,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from oncelog_protocol import limits
@@ -31,6 +31,11 @@ T = TypeVar("T")
 
 RECORD_BYTES_MIN = 7
 """A record without key, value and headers takes so many bytes."""
+KEYLESS_MAX = 10_000
+"""So many records without a key are named; clients send no more in a batch unless they are told
+to."""
+WORK_BYTES = 256
+"""To take so many bytes costs a scan as much as to look at one record."""
 _VARINT_BYTES = 5
 _VARLONG_BYTES = 10
 _NO_KEY = 1
@@ -131,44 +136,81 @@ def check_first_record(body: Buffer, count: int) -> None:
 
 
 class KeyScan:
-    """It looks for records without a key in an uncompressed body, some of them at a time. Nothing
-    but lengths is read."""
+    """It looks for records without a key in an uncompressed body, some of them at a time.
 
-    __slots__ = ("_data", "_left", "_number", "_pos", "keyless")
+    Nothing but lengths is read. The body comes in pieces, of which only the newest is held.
+    """
 
-    def __init__(self, body: Buffer, count: int) -> None:
-        """Look at ``count`` records."""
-        self._data = bytes(body)
+    __slots__ = ("_data", "_left", "_number", "_pieces", "_pos", "done", "keyless", "keyless_count")
+
+    def __init__(self, pieces: Iterable[Buffer], count: int) -> None:
+        """Look at ``count`` records; of ``pieces`` one is taken when the last has been read."""
+        self._pieces = iter(pieces)
+        self._data = b""
         self._left = count
         self._number = self._pos = 0
+        self.done = False
+        """Whether all records have been looked at, and nothing came behind them."""
         self.keyless: list[int] = []
-        """These records have no key, by number from 0."""
+        """These records have no key, by number from 0: the first :data:`KEYLESS_MAX` of them."""
+        self.keyless_count = 0
+        """So many have none."""
 
-    def step(self, records: int) -> bool:
-        """Look at so many more records; return whether that were all.
+    def step(self, work: int) -> int:
+        """Go on for so much work, and for one piece at least; return how much was left of it. A
+        record is a unit of work, and so are :data:`WORK_BYTES` of a piece that is taken.
 
-        :raises CorruptBatchError: the body holds anything else than the records.
+        :raises CorruptBatchError: the body holds anything else than the records. Whatever the
+            pieces raise goes through.
         """
-        data, pos = self._data, self._pos
-        steps = min(records, self._left)
+        while work > 0 and not self.done:
+            work = self._look(work)
+            if work > 0:
+                work -= self._take()
+        return work
+
+    def _look(self, work: int) -> int:
+        """Look at records until one goes on in the next piece."""
+        data, pos, first = self._data, self._pos, self._number
+        number = first
+        end = first + min(work, self._left)
         try:
-            for number in range(self._number, self._number + steps):
+            while number < end:
                 length, start = _number(data, pos, _VARINT_BYTES)
-                pos = start + length
                 _, at = _number(data, start + 1, _VARLONG_BYTES)
                 _, at = _number(data, at, _VARINT_BYTES)
-                if data[at] == _NO_KEY:
-                    self.keyless.append(number)
-                if not at < pos <= len(data):
+                if not at < start + length:
                     raise CorruptBatchError("batch body: a record is cut off")
+                if data[at] == _NO_KEY:
+                    self._note(number)
+                pos = start + length
+                number += 1
         except IndexError:
-            raise CorruptBatchError("batch body: a record is cut off") from None
-        self._pos = pos
-        self._number += steps
-        self._left -= steps
-        if not self._left and pos != len(data):
-            raise CorruptBatchError(f"batch body: {len(data) - pos} bytes after the last record")
-        return not self._left
+            pass  # the rest of it is in the next piece, if it is anywhere
+        self._pos, self._number = pos, number
+        self._left -= number - first
+        return work - (number - first)
+
+    def _note(self, number: int) -> None:
+        self.keyless_count += 1
+        if self.keyless_count <= KEYLESS_MAX:
+            self.keyless.append(number)
+
+    def _take(self) -> int:
+        """Take the next piece; return how much work that was."""
+        rest = len(self._data) - self._pos
+        if not self._left and rest > 0:
+            raise CorruptBatchError(f"batch body: {rest} bytes after the last record")
+        piece = next(self._pieces, None)
+        if piece is None:
+            if self._left or rest:
+                raise CorruptBatchError("batch body: a record is cut off")
+            self.done = True
+            self._data = b""
+            return 0
+        self._data = self._data[self._pos :] + bytes(piece)
+        self._pos = max(-rest, 0)
+        return len(piece) // WORK_BYTES + 1
 
 
 def _number(data: bytes, pos: int, bytes_max: int) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from oncelog_protocol.records.compression import (
     CompressionError,
     compress,
     decompress,
+    decompressed,
     output_bound,
 )
 
@@ -238,6 +239,48 @@ def test_zstd_streams_that_do_not_say_their_size() -> None:
     assert decompress(Codec.ZSTD, packed) == text(300_000)
     with pytest.raises(CompressionError):
         decompress(Codec.ZSTD, packed + b"x")
+
+
+# ------------------------------------------------------------------------------ in pieces
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
+@pytest.mark.parametrize("size", [0, 1, 262_144, 262_145, 1_000_000])
+def test_what_comes_in_pieces_is_the_same(codec: Codec, size: int) -> None:
+    data = text(2 * size)[:size]
+    pieces = list(decompressed(codec, compress(codec, data)))
+    assert b"".join(pieces) == data
+    if codec is not Codec.NONE:
+        assert max(map(len, pieces), default=0) <= compression.PIECE_BYTES
+
+
+def test_a_zstd_stream_that_does_not_say_its_size_comes_in_pieces() -> None:
+    packer = zstandard.ZstdCompressor().compressobj()
+    packed = packer.compress(text(600_000)) + packer.flush()
+    pieces = list(decompressed(Codec.ZSTD, packed))
+    assert b"".join(pieces) == text(600_000)
+    assert len(pieces) > 2
+
+
+@each_codec
+def test_a_bomb_in_pieces_is_refused_and_one_piece_held(codec: Codec) -> None:
+    packed = bomb(codec, 65)
+    sizes = map(len, decompressed(codec, packed))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CompressionError, match="larger than"):
+            sum(sizes)
+        assert tracemalloc.get_traced_memory()[1] < 2 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+@each_codec
+def test_a_stream_in_pieces_that_is_cut_off_or_another_one(codec: Codec) -> None:
+    packed = compress(codec, text(800_000))
+    for wrong in (packed[:-1], packed[: len(packed) // 2], packed[:3], text(1000)):
+        with pytest.raises(CompressionError):
+            list(decompressed(codec, wrong))
 
 
 @pytest.mark.parametrize(

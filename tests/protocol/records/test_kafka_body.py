@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,8 @@ from oncelog_protocol.records.builder import encode_batch, encode_columns
 from oncelog_protocol.records.compression import NATIVE_CODECS, Codec
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.records.kafka_body import (
+    KEYLESS_MAX,
+    WORK_BYTES,
     BodyColumns,
     KeyScan,
     check_first_record,
@@ -173,23 +177,71 @@ def test_a_count_takes_no_memory() -> None:
         decode_body(bytes(1000), limits.BATCH_RECORD_COUNT_MAX)
 
 
+def cut(body: bytes, size: int) -> list[bytes]:
+    return [body[at : at + size] for at in range(0, len(body), size)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 1000])
 @pytest.mark.parametrize("step", [1, 2, 100])
-def test_records_without_a_key_are_found_some_at_a_time(step: int) -> None:
+def test_records_without_a_key_are_found_some_at_a_time(step: int, size: int) -> None:
     keys = [b"k", None, b"", None, b"k" * 200]
     pair: tuple[str, bytes | None] = ("h", b"v")
     body = encode_body(BodyColumns([b"v"] * 5, keys, [0, 1, -70_000, 3, 4], [(pair,)] * 5, None))
-    scan = KeyScan(body, 5)
-    while not scan.step(step):
-        pass
+    scan = KeyScan(cut(body, size), 5)
+    while not scan.done:
+        assert scan.step(step) < step or scan.done
     assert scan.keyless == [1, 3]
+    assert scan.keyless_count == 2
 
 
-@given(st.binary(max_size=80), st.integers(0, 12))
-def test_keys_of_any_body_are_found_or_it_is_corrupt(body: bytes, count: int) -> None:
+@given(st.binary(max_size=80), st.integers(0, 12), st.integers(1, 90))
+def test_keys_of_any_body_are_found_or_it_is_corrupt(body: bytes, count: int, size: int) -> None:
+    whole, pieces = KeyScan([body], count), KeyScan(cut(body, size), count)
     try:
-        KeyScan(body, count).step(count)
+        whole.step(1000)
     except CorruptBatchError:
-        pass
+        with pytest.raises(CorruptBatchError):
+            pieces.step(1000)
+        return
+    pieces.step(1000)
+    assert whole.done
+    assert pieces.done
+    assert pieces.keyless == whole.keyless
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_a_scan_sees_what_is_cut_off_and_what_goes_on(size: int) -> None:
+    body = encode_body(BodyColumns([b"abc"] * 3, None, None, None, None))
+    for wrong in (body[:-1], body[:-4], body + b"\0", b""):
+        with pytest.raises(CorruptBatchError):
+            KeyScan(cut(wrong, size), 3).step(1000)
+
+
+def test_a_scan_takes_no_more_pieces_than_its_work_allows() -> None:
+    taken: list[int] = []
+    body = encode_body(BodyColumns([b"v" * 900] * 100, None, None, None, None))
+
+    def pieces() -> Iterator[bytes]:
+        for number, piece in enumerate(cut(body, 4 * WORK_BYTES)):
+            taken.append(number)
+            yield piece
+
+    scan = KeyScan(pieces(), 100)
+    steps = 0
+    while not scan.done:
+        before = len(taken)
+        scan.step(5)
+        assert len(taken) - before <= 1  # a piece is 5 units of work
+        steps += 1
+    assert steps >= len(taken) == -(-len(body) // (4 * WORK_BYTES))
+
+
+def test_so_many_records_without_keys_are_named_and_all_are_counted() -> None:
+    count = KEYLESS_MAX + 5
+    scan = KeyScan([encode_body(BodyColumns([b"v"] * count, None, None, None, None))], count)
+    scan.step(10 * count)
+    assert scan.keyless == list(range(KEYLESS_MAX))
+    assert scan.keyless_count == count
 
 
 @pytest.mark.parametrize("count", [1, 3])
