@@ -247,6 +247,9 @@ class MoveRequests:
             move.phase = wire.TURNING_BACK
         elif self._moves.obstacle(partition) is Obstacle.COPYING:
             move.phase = wire.COPYING
+        elif self._moves.warms(partition):
+            move.phase = wire.WARMING
+            move.reason = f"broker {partition.next_leader} reads it before it leads"
         else:
             move.phase = wire.IN_SYNC
         copies = self._copies(partition, placement.target)

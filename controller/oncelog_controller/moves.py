@@ -117,6 +117,11 @@ class Moves:
         """Return what keeps the open move of a partition from its end, None if nothing does."""
         return self._obstacle(partition, self.sound(partition))
 
+    def warms(self, partition: ClusterPartition) -> bool:
+        """Return whether nothing keeps the open move of a partition from its end but the next
+        leader's reading of it."""
+        return self.obstacle(partition) is None and self._preloading.is_awaited(partition)
+
     def sound(self, partition: ClusterPartition) -> frozenset[int]:
         """Return the members of a partition's ISR that may be counted on."""
         if partition.state is None:

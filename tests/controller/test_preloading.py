@@ -13,6 +13,11 @@ from oncelog_protocol.messages import admin
 from oncelog_protocol.messages.broker_reports import ANEW, BrokerReportRequest, ReportedWarm
 from oncelog_protocol.messages.broker_states import DRAINING, AlterBrokerStatesRequest
 from oncelog_protocol.messages.metadata import ACTIVE
+from oncelog_protocol.messages.moves import (
+    COPYING,
+    WARMING,
+    ListPartitionReassignmentsRequest,
+)
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest
 from support.controller_driver import Driver, summary
 from support.room_settings import controller_settings
@@ -45,6 +50,12 @@ def warm(driver: Driver, broker_id: int, *partitions: int, topic: str = GROUP_TO
     epoch = driver.brokers[broker_id].broker_epoch
     request = BrokerReportRequest(broker_id, epoch, 1, ANEW, True, warm=told)
     assert driver.ask(request).error_code == 0
+
+
+def listed(driver: Driver) -> tuple[str, str]:
+    """Return the phase of the only move that is listed, and what it waits for."""
+    (found,) = driver.ask(ListPartitionReassignmentsRequest()).partitions
+    return found.phase, found.reason
 
 
 def named(driver: Driver, topic: str = GROUP_TOPIC) -> dict[int, int]:
@@ -85,6 +96,20 @@ def test_a_move_names_the_next_leader_at_its_beginning_and_waits_for_it_at_its_e
     assert summary(driver, topic) == (2, 2, [2, 3])
     assert driver.partition(topic).next_leader == -1
     assert named(driver, topic)[2] == -1
+
+
+def test_the_listing_of_moves_says_that_the_next_leader_reads() -> None:
+    driver = started(1, 2)
+    move(driver, 2, 3)
+    assert listed(driver) == (COPYING, "")
+    driver.alter_isr(GROUP_TOPIC, 1, 2, 3)
+    assert listed(driver) == (WARMING, "broker 2 reads it before it leads")
+    driver.alter_isr(GROUP_TOPIC, 1, 2)
+    assert listed(driver)[0] == COPYING, "something else is missing again"
+    driver.alter_isr(GROUP_TOPIC, 1, 2, 3)
+    assert listed(driver)[0] == WARMING
+    warm(driver, 2, 0)
+    assert not driver.ask(ListPartitionReassignmentsRequest()).partitions
 
 
 def test_the_order_that_begins_a_move_names_the_next_leader_and_says_who_is_new() -> None:

@@ -354,7 +354,7 @@ def status(
 ) -> None:
     """Show what moves, how far it is, and what it waits for: exit code 10 if a move is stalled.
 
-    Phases are queued, copying, in sync, turning back, stalled and leaving.
+    Phases are queued, copying, in sync, warming, turning back, stalled and leaving.
     """
     if (exit_when_done or timeout is not None) and not watch:
         raise UsageError("--exit-when-done and --timeout are for --watch")

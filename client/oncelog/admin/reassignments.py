@@ -21,6 +21,7 @@ from oncelog_protocol.messages.moves import (
     QUEUED,
     STALLED,
     TURNING_BACK,
+    WARMING,
 )
 from oncelog_protocol.types import TopicPartition
 
@@ -32,6 +33,7 @@ __all__ = [
     "QUEUED",
     "STALLED",
     "TURNING_BACK",
+    "WARMING",
     "ListedReassignments",
     "PartitionReassignment",
     "ReassignmentAdmin",

@@ -23,13 +23,15 @@ COPYING = "copying"
 """Replicas that were added are not in sync yet."""
 IN_SYNC = "in sync"
 """All that were added are in sync, and something else keeps the move from its end."""
+WARMING = "warming"
+"""All else is done, and the next leader of a coordinator's partition reads it before it leads."""
 TURNING_BACK = "turning back"
 """The move was cancelled, and the replicas that were there before are not in sync yet."""
 STALLED = "stalled"
 """Nothing has come of the move for ``move_stall_timeout_ms``; ``reason`` says what is missing."""
 LEAVING = "leaving"
 """The move is over, and brokers that have no replica any more have yet to delete their data."""
-PHASES = (QUEUED, COPYING, IN_SYNC, TURNING_BACK, STALLED, LEAVING)
+PHASES = (QUEUED, COPYING, IN_SYNC, WARMING, TURNING_BACK, STALLED, LEAVING)
 
 
 @dataclass(slots=True)
