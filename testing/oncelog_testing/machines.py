@@ -158,8 +158,7 @@ class Machine:
         """
         if self.broker is not None:
             raise NotRunningError(f"broker {self.broker_id} runs already")
-        if self._ending is not None:
-            await asyncio.gather(self._ending, return_exceptions=True)
+        await self._ended_whole()
         config = self.config(**settings)
         self.store = self._make_store(config)
         broker = self._make(config, self.store)
@@ -179,11 +178,17 @@ class Machine:
         self.broker, self.failure = None, broker.failed.exception()
         self._ending = self._ends.spawn("stopping", broker.stop(clean=False))
 
+    async def _ended_whole(self) -> None:
+        """Wait until a broker that failed is stopped: half stopped, it keeps its ports."""
+        if self._ending is not None:
+            await asyncio.gather(self._ending, return_exceptions=True)
+
     async def close(self) -> None:
         """End what runs, not cleanly."""
         broker, self.broker = self.broker, None
         if broker is not None:
             await broker.stop(clean=False)
+        await self._ended_whole()
         await self._ends.close()
 
     async def stop(self, *, clean: bool = True) -> None:

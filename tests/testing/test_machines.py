@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from oncelog.errors import NoBrokersAvailableError
 from oncelog_broker.config import ConfigError
 from oncelog_broker.log.checkpoint import META
+from oncelog_broker.phases import BrokerPhase
 from oncelog_testing import Cluster
+from support.cluster import Cluster as RealDisks
 
 LAZY = {"flush": "interval", "flush_interval_ms": 3_600_000}
 """Acknowledged before it is synced: what a loss of power takes."""
@@ -103,3 +106,14 @@ def test_settings_that_do_not_hold() -> None:
         Cluster(no_such_setting=1).start()
     with pytest.raises(ValueError, match="at least one"):
         Cluster(0)
+
+
+async def test_a_broker_that_fails_as_all_ends_is_stopped_to_its_end(tmp_path: Path) -> None:
+    """Its ports were left open when what stops it was broken off."""
+    async with RealDisks(tmp_path, 1) as cluster:
+        broker = cluster.brokers[1]
+        broker.failed.set_exception(OSError("its last disk"))
+        async with asyncio.timeout(15):
+            while cluster.machine(1).broker is broker:
+                await asyncio.sleep(0)  # not longer: what stops it must not be over
+    assert broker.phase is BrokerPhase.STOPPED
