@@ -683,6 +683,18 @@ def test_codes_that_came_later(api: ApiKey, code: int, older: int, since: int) -
     assert kafka_code(api, since - 1, code) == older
 
 
+def test_a_coordinator_that_did_not_write_in_time_is_asked_again() -> None:
+    """Kafka's coordinators say so, and franz-go gives up on the other code (TestTxnEtl, with
+    brokers killed)."""
+    asked = "OFFSET_COMMIT TXN_OFFSET_COMMIT JOIN_GROUP SYNC_GROUP INIT_PID END_TXN"
+    for name in [*asked.split(), "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"]:
+        api = ApiKey[name]
+        for version in range(*WITH_NUMBERS[api]):
+            assert kafka_code(api, version, 7) == 15
+    assert kafka_code(ApiKey.PRODUCE, 11, 7) == 7
+    assert kafka_code(ApiKey.CREATE_TOPICS, 5, 7) == 7
+
+
 # ---- versions.py: what is told of the table
 
 
