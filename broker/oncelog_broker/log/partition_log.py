@@ -29,6 +29,7 @@ from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.flusher import SyncJob
 from oncelog_broker.log.hosted_log import HousedFiles, LogCheckpoint
 from oncelog_broker.log.invariants import append_does_not_follow
+from oncelog_broker.log.key_check import KeyCheck
 from oncelog_broker.log.log_append import LogAppend
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_producers import LogProducers, TxnGuard
@@ -159,11 +160,12 @@ class PartitionLog:
         guard: TxnGuard | None = None,
         user: str | None = None,
         magic: int = MAGIC,
+        keys: KeyCheck | None = None,
     ) -> LogAppend:
         """Append exactly one batch of a client, given as a writable view, into which offset and
         leader epoch are stamped. ``guard``: of the first of a transaction; see ``log_producers``.
         ``user``: the principal of the client, None where it is not known. ``magic`` is that of the
-        format in which the client writes.
+        format in which the client writes. ``keys`` is the check of its keys, if it was begun.
 
         Raises what the validator and ``LogProducers.check`` raise, StorageError, and
         FencedLeaderEpochError for an epoch older than the log's newest.
@@ -171,7 +173,9 @@ class PartitionLog:
         if self.damage or not self.log_dir.online:
             self.refuse()
         now_ms, latest_ms = self._clock.now_ms(), self._clock.latest_ms()
-        header = validate_client_batch(batch, self.config, now_ms, latest_ms, magic=magic)
+        header = validate_client_batch(
+            batch, self.config, now_ms, latest_ms, magic=magic, keys=keys
+        )
         if header.producer_id >= 0:
             repeat = self.producers.check(header, guard, user)
             if repeat is not None:

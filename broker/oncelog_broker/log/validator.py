@@ -18,11 +18,12 @@ what its leader sent. Rules for clients:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NoReturn
 
 from oncelog_broker.log.compaction import is_hole, rest_of_hole
+from oncelog_broker.log.key_check import KeyCheck
 from oncelog_protocol.errors import (
+    ApiError,
     CorruptMessageError,
     InvalidRecordError,
     InvalidTimestampError,
@@ -48,8 +49,8 @@ from oncelog_protocol.records.batch import (
     verify_crc,
 )
 from oncelog_protocol.records.compression import Codec, CodecUnavailableError
-from oncelog_protocol.records.decode import decode_batch, plain_pieces
-from oncelog_protocol.records.kafka_body import KeyScan, check_first_record
+from oncelog_protocol.records.decode import decode_batch
+from oncelog_protocol.records.kafka_body import check_first_record
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_TIMESTAMP
 
@@ -74,15 +75,38 @@ def validate_client_batch(
     latest_ms: int | None = None,
     *,
     magic: int = MAGIC,
+    keys: KeyCheck | None = None,
 ) -> BatchHeader:
     """Check exactly one batch and return its header; nothing is changed. It may be as late as
     ``latest_ms`` already, by a clock that is in doubt; None means that the clock is not. ``magic``
-    is that of the format that the listener takes.
+    is that of the format that the listener takes. ``keys`` is the check of its keys, where it has
+    been begun already.
 
     Raises MessageTooLargeError, RecordListTooLargeError, CorruptMessageError (CRC, length,
     structure), InvalidRecordError, InvalidTimestampError, UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError.
     """
+    header = _check_format(batch, config, magic)
+    _check_timestamps(header, config, now_ms, now_ms if latest_ms is None else latest_ms)
+    if config.is_compacted:
+        _check_keys(batch, header, keys)
+    return header
+
+
+def begin_key_check(batch: memoryview, config: TopicConfig, magic: int) -> KeyCheck | None:
+    """Return the check of a client's batch for keys, to be done in steps; see
+    :func:`validate_client_batch`. None: it needs no check that takes long, or is refused anyway.
+    """
+    if magic != KAFKA_MAGIC or not config.is_compacted:
+        return None
+    try:
+        header = _check_format(batch, config, magic)
+    except ApiError:
+        return None
+    return KeyCheck(batch, header)
+
+
+def _check_format(batch: memoryview, config: TopicConfig, magic: int) -> BatchHeader:
     size = len(batch)
     if size > config.max_message_bytes:
         raise MessageTooLargeError(
@@ -112,10 +136,7 @@ def validate_client_batch(
     # Some clients of Kafka number the batches of no producer, as Kafka lets them.
     if header.producer_id != -1 or magic != KAFKA_MAGIC:
         _check_producer(header)
-    _check_timestamps(header, config, now_ms, now_ms if latest_ms is None else latest_ms)
     _check_body(batch, attributes & CODEC_MASK, count, magic)
-    if config.is_compacted:
-        _check_keys(batch, header)
     return header
 
 
@@ -254,25 +275,16 @@ def _check_kafka_body(body: memoryview, count: int) -> None:
         raise InvalidRecordError(str(error)) from error
 
 
-def _check_keys(batch: memoryview, header: BatchHeader) -> None:
+def _check_keys(batch: memoryview, header: BatchHeader, check: KeyCheck | None) -> None:
+    if header.magic == KAFKA_MAGIC:
+        (check or KeyCheck(batch, header)).verdict(header)
+        return
     try:
-        keyless = _keyless(batch, header)
+        keys = decode_batch(batch, verify=False, header=header).keys
     except CorruptBatchError as error:
         raise InvalidRecordError(str(error)) from error
     except CodecUnavailableError as error:
         raise UnsupportedCompressionTypeError(str(error)) from error
-    if keyless:
+    if keys is None or None in keys:
+        keyless = [n for n in range(header.record_count) if keys is None or keys[n] is None]
         raise InvalidRecordError("a record without a key in a compacted topic", keyless)
-
-
-def _keyless(batch: memoryview, header: BatchHeader) -> Sequence[int]:
-    """Return which records have no key. Raises CorruptBatchError, CodecUnavailableError."""
-    if header.magic == KAFKA_MAGIC:
-        scan = KeyScan(plain_pieces(batch, header), header.record_count)
-        while not scan.done:
-            scan.step(header.record_count)
-        return scan.keyless
-    keys = decode_batch(batch, verify=False, header=header).keys
-    if keys is None:
-        return range(header.record_count)
-    return [number for number, key in enumerate(keys) if key is None] if None in keys else ()

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from oncelog_broker.log.key_check import KeyCheck
 from oncelog_broker.log.log_append import LogAppend
 from oncelog_broker.log.log_producers import TxnGuard
 from oncelog_broker.log.partition_log import PartitionLog
@@ -358,11 +359,12 @@ class Partition:
         guard: TxnGuard | None = None,
         user: str | None = None,
         magic: int = MAGIC,
+        keys: KeyCheck | None = None,
     ) -> LogAppend:
         """Append one client batch; a repeat is answered as the first one, and waited for like it.
         ``guard`` comes with a transaction's first batch; see ``LogProducers.needs_guard``.
         ``user`` is the principal of the client, None where it is not known. ``magic`` is that of
-        the format in which the client writes.
+        the format in which the client writes. ``keys`` is the check of its keys, if it was begun.
 
         :raises NotLeaderOrFollowerError: see :meth:`leader_role`.
         :raises NotEnoughReplicasError: nothing was appended, as ``acks`` is all and the ISR small.
@@ -370,7 +372,7 @@ class Partition:
         """
         leader = self._writing_role(acks)
         try:
-            append = self.log.append_as_leader(batch, self.leader_epoch, guard, user, magic)
+            append = self.log.append_as_leader(batch, self.leader_epoch, guard, user, magic, keys)
         except InvariantError as error:
             self.break_down(error)
             raise

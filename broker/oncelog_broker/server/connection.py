@@ -13,7 +13,8 @@ Rules
   peer is a broker; a client is one there as everywhere.
 * A request of a *holding* API (Fetch of a consumer, the controller's orders) keeps the ones behind
   it from starting: a consumer that pipelines long polls cannot gather megabytes of answers, and
-  orders of the controller take effect in their order.
+  orders of the controller take effect in their order. So does a request whose batches take long to
+  be checked, until they are: what is behind it would be written before them.
 * While a quota holds the connection nothing that can be held is begun, and what a frame has beyond
   ``SMALL_BYTES`` is not read. Small frames are: a heartbeat may be among them. Answers say how long
   it lasts, to those that take that.
@@ -26,7 +27,7 @@ import asyncio
 import math
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 from oncelog_broker.server.listener_security import ListenerSecurity
@@ -286,6 +287,7 @@ class ServerChannel(asyncio.BufferedProtocol):
         self.machine = listener.new_machine()
         self.state = ConnectionState(
             room=self._room_for_answer,
+            keep_behind=self._keep_behind,
             encrypted=listener.security.tls is not None,
             must_authenticate=self._authenticates,
         )
@@ -302,6 +304,8 @@ class ServerChannel(asyncio.BufferedProtocol):
         self._holding = 0
         self._queued_bytes = 0
         """So many bytes of encoded answers wait for an earlier one."""
+        self._copied_bytes = 0
+        """Requests that have begun, and keep others behind them, hold copies of so many bytes."""
         self._partial_bytes = 0
         self._pumping = False
         self._reading = True
@@ -425,7 +429,7 @@ class ServerChannel(asyncio.BufferedProtocol):
 
     def held_bytes(self) -> int:
         """Return what this connection adds to the broker's account."""
-        return self._partial_bytes + self.unsent_bytes()
+        return self._partial_bytes + self._copied_bytes + self.unsent_bytes()
 
     def resume_from_pool(self) -> None:
         """Go on, as the byte pool lets this connection."""
@@ -568,6 +572,18 @@ class ServerChannel(asyncio.BufferedProtocol):
             self.broker_id = self.listener.asker(self, self.machine.introduction.own_broker_id)
             self._pooled = self.broker_id is None
 
+    def _keep_behind(self, copied_bytes: int) -> Callable[[], None]:
+        self._holding += 1
+        self._copied_bytes += copied_bytes
+
+        def go_on() -> None:
+            self._holding -= 1
+            self._copied_bytes -= copied_bytes
+            if not self._pumping:
+                self._pump()
+
+        return go_on
+
     def _room_for_answer(self) -> int:
         return self.listener.pool.room_for_answer(self) if self._pooled else FETCH_BYTES_MAX
 
@@ -605,7 +621,7 @@ class ServerChannel(asyncio.BufferedProtocol):
         if self.state.held_until and self._release is None:
             self._release = self._loop.call_at(self.state.held_until, self._let_go)
         if self._pooled:
-            self.listener.pool.update(self, self._partial_bytes + unsent)
+            self.listener.pool.update(self, self._partial_bytes + self._copied_bytes + unsent)
             if not self._pool_wait:
                 self._pool_wait = self.listener.pool.must_wait(self)
         reading = (

@@ -77,6 +77,10 @@ class ConnectionState:
     room: Callable[[], int] = lambda: limits.FETCH_BYTES_MAX
     """It returns how many bytes of records an answer may have now; 0: none, look again later."""
 
+    keep_behind: Callable[[int], Callable[[], None]] = lambda _: lambda: None
+    """It keeps the requests behind the one that is being begun from beginning, until what it
+    returns is called; meanwhile the request holds a copy of so many bytes."""
+
     held_until: float = 0.0
     """Until then, in the loop's time, the peer is to wait: a quota is exceeded. 0.0: it is not."""
 

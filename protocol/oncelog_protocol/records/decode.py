@@ -24,7 +24,13 @@ from oncelog_protocol.records.batch import (
     parse_header,
     verify_crc,
 )
-from oncelog_protocol.records.compression import Codec, CompressionError, decompress, decompressed
+from oncelog_protocol.records.compression import (
+    PIECE_BYTES,
+    Codec,
+    CompressionError,
+    decompress,
+    decompressed,
+)
 from oncelog_protocol.records.kafka_body import decode_body
 from oncelog_protocol.types import Buffer
 
@@ -119,15 +125,15 @@ def plain_body(buf: Buffer, header: BatchHeader) -> Buffer:
 
 
 def plain_pieces(buf: Buffer, header: BatchHeader) -> Iterator[bytes]:
-    """Yield the body of the batch ``buf`` piece by piece, as ``compression.decompressed`` does. One
-    that is not compressed is one piece.
+    """Yield the body of the batch ``buf`` piece by piece, as ``compression.decompressed`` does.
 
     :raises CorruptBatchError: it is not what its codec writes.
     :raises CodecUnavailableError: the codec's library is not installed.
     """
     body = memoryview(buf)[HEADER_BYTES:]
     if header.codec is Codec.NONE:
-        yield bytes(body)
+        for start in range(0, len(body), PIECE_BYTES):
+            yield bytes(body[start : start + PIECE_BYTES])
         return
     try:
         yield from decompressed(header.codec, body)

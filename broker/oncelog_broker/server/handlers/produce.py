@@ -17,18 +17,22 @@ partition, the log and the transaction coordinator refuse, NOT_ENOUGH_REPLICAS b
 NOT_ENOUGH_REPLICAS_AFTER_APPEND after the append, NOT_LEADER_OR_FOLLOWER when the leadership ends
 while the request is delayed, REQUEST_TIMED_OUT.
 
-Nothing here is done per record. The batch goes from the receive buffer to the log as a view; it is
-gone when ``handle`` returns. Only what must wait for a transaction coordinator is copied, see
-``transactions.verified_appends``.
+Nothing here is done per record, except that Kafka's batches for compacted topics are looked at for
+keys. The batch goes from the receive buffer to the log as a view; it is gone when ``handle``
+returns. Only what must wait is copied: for a transaction coordinator, see
+``transactions.verified_appends``, or until its keys have been looked at, see ``key_checks``. Of a
+request of the second kind nothing is appended before all of it is looked at, and what came behind
+it on its connection is not begun.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from oncelog_broker.log.validator import begin_key_check
 from oncelog_broker.replication.purgatory import Deadline, DelayedOperation
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.authorizer import (
@@ -40,6 +44,7 @@ from oncelog_broker.server.authorizer import (
     Authorizer,
 )
 from oncelog_broker.server.client_quotas import NO_QUOTAS, Quotas
+from oncelog_broker.server.handlers.key_checks import KeyCheckQueue, WaitingRequest, step_all
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.peer_identity import ANONYMOUS
 from oncelog_broker.server.request import RequestContext, Respond
@@ -78,6 +83,7 @@ from oncelog_protocol.types import INTERNAL_TOPICS, Acks, TopicPartition
 from oncelog_runtime.structured_logging import get_logger
 
 if TYPE_CHECKING:
+    from oncelog_broker.log.key_check import KeyCheck
     from oncelog_broker.log.log_producers import TxnGuard
 
 logger = get_logger(__name__)
@@ -94,6 +100,8 @@ class _DelayedProduce:
     response: ProduceResponse
     respond: Respond
     context: RequestContext
+    checks: Mapping[TopicPartition, KeyCheck]
+    """Of these batches the keys have been looked at."""
     # One more than there are partitions, so that the answer cannot leave before all are tried.
     pending: int = 1
     operations: list[tuple[_PartitionAnswer, DelayedOperation]] = field(
@@ -153,6 +161,7 @@ class ProduceHandler:
         self._authorizer = authorizer
         self._quotas = quotas
         self._appends = VerifiedAppends(replicas, verifier)
+        self._waiting = KeyCheckQueue()
 
     def handle(
         self,
@@ -176,8 +185,63 @@ class ProduceHandler:
         if request.acks != Acks.NONE and self._quotas.is_stopped(context, PRODUCER_BYTE_RATE):
             raise ThrottlingQuotaExceededError("producer_byte_rate is 0")
         self._check_producer_ids(context, request, payload)
+        checks = self._checks(context, request, payload)
+        if step_all(checks.values()):
+            self._append_all(context, request, payload, respond, checks)
+            return
+        # They take long. Nothing is appended before all are done; the receive buffer is gone then.
+        payload = memoryview(bytearray(payload))
+        checks = self._checks(context, request, payload)
+        go_on = context.connection.keep_behind(len(payload))
+
+        def then() -> None:
+            self._append_all(context, request, payload, respond, checks)
+            go_on()
+
+        def failed() -> None:
+            context.connection.end()
+            respond(None)
+
+        is_gone = partial(_is_gone, context)
+        self._waiting.add(WaitingRequest(list(checks.values()), is_gone, then, failed))
+
+    def _checks(
+        self, context: RequestContext, request: ProduceRequest, payload: memoryview
+    ) -> dict[TopicPartition, KeyCheck]:
+        """Return the checks for keys that batches of Kafka need before they are appended, of those
+        that are not refused anyway."""
+        checks: dict[TopicPartition, KeyCheck] = {}
+        if context.magic != KAFKA_MAGIC or not self._takes_kafka():
+            return checks
+        for topic in request.topics:
+            for item in topic.partitions:
+                key = TopicPartition(topic.topic, item.partition)
+                partition = self._replicas.held(key)
+                if partition is None or partition.leader is None:
+                    continue
+                span = item.batch
+                batch = payload[span.offset : span.offset + span.length]
+                check = begin_key_check(batch, partition.log.config, context.magic)
+                if check is not None and self._may_write(context, topic.topic):
+                    checks[key] = check
+        return checks
+
+    def _may_write(self, context: RequestContext, topic: str) -> bool:
+        if topic in INTERNAL_TOPICS and not context.is_broker:
+            return False
+        return self._authorizer.decision(context, WRITE, TOPIC, topic).allowed
+
+    def _append_all(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        payload: memoryview,
+        respond: Respond,
+        checks: Mapping[TopicPartition, KeyCheck],
+    ) -> None:
+        """Append every batch, then answer now or later."""
         wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
-        delayed = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond, context)
+        delayed = _DelayedProduce(request.acks, wait_s, ProduceResponse(), respond, context, checks)
         for topic in request.topics:
             refusal = self._topic_refusal(context, topic.topic)
             answers: list[ProducePartitionResponse] = []
@@ -289,7 +353,9 @@ class ProduceHandler:
         try:
             partition = self._replicas.partition(topic_partition)
             now = self._replicas.now()
-            append = partition.append_as_leader(batch, acks, now, guard, user, context.magic)
+            append = partition.append_as_leader(
+                batch, acks, now, guard, user, context.magic, delayed.checks.get(topic_partition)
+            )
         except ApiError as error:
             _refuse(answer, error)
             if isinstance(error, InvalidRecordError) and context.record_errors is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
+from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.server.authorizer import (
     CLUSTER,
     CLUSTER_NAME,
@@ -15,6 +17,7 @@ from oncelog_broker.server.authorizer import (
     AllowAllAuthorizer,
 )
 from oncelog_broker.server.client_quotas import ClientQuotas
+from oncelog_broker.server.handlers.key_checks import WORK_A_TURN
 from oncelog_broker.server.handlers.produce import ProduceHandler
 from oncelog_broker.server.peer_identity import ANONYMOUS
 from oncelog_broker.server.request import ConnectionState, RequestContext
@@ -55,6 +58,7 @@ from support.replicas import NOW_MS, batch_of
 from support.replication_cluster import Answer, Cluster, call, make_context
 from support.room_settings import replica_settings
 from support.server import DenyAll
+from support.turns import Turns
 from support.waiting import eventually
 
 TP = TopicPartition("t", 0)
@@ -222,6 +226,94 @@ async def test_who_wants_to_know_is_told_which_records_lack_a_key() -> None:
         message = await call(handler, request, payload=KAFKAS, context=context).wait()
         assert codes(message) == {("t", 0): InvalidRecordError.code}
         assert {tp: list(records) for tp, records in errors.items()} == {TP: [1]}
+
+
+LARGE = 20 * WORK_A_TURN
+"""To look at so many records takes many turns of the loop."""
+
+
+def produced_by_kafka(*batches: bytes, topic: str = "t", acks: int = -1) -> ProduceRequest:
+    parts: list[ProducePartition] = []
+    end = 0
+    for number, batch in enumerate(batches):
+        parts.append(ProducePartition(number, Span(end, len(batch))))
+        end += len(batch)
+    return ProduceRequest(None, acks, 5000, [ProduceTopic(topic, parts)])
+
+
+def large_batch(*, keyless: int | None = None) -> bytes:
+    keys: list[bytes | None] = [b"k"] * LARGE
+    if keyless is not None:
+        keys[keyless] = None
+    return bytes(encode_batch([b"v"] * LARGE, keys=keys, timestamps=1, magic=KAFKA_MAGIC))
+
+
+@asynccontextmanager
+async def compacted() -> AsyncIterator[tuple[ProduceHandler, PartitionLog, PartitionLog]]:
+    """Give a handler, and the logs of two partitions of a compacted topic."""
+    async with Cluster(brokers=1) as cluster:
+        node = cluster[1]
+        logs: list[PartitionLog] = []
+        for number in range(2):
+            cluster.lead(TopicPartition("t", number), 1)
+            log = node.partition(TopicPartition("t", number)).log
+            log.reconfigure(topic_config(cleanup_policy="compact", max_message_bytes=1 << 22))
+            logs.append(log)
+        handler = ProduceHandler(
+            node.replicas, AllowAllAuthorizer(), node.verifier, takes_kafka=lambda: True
+        )
+        yield handler, logs[0], logs[1]
+
+
+async def test_a_large_batch_is_looked_at_in_turns_and_nothing_appended_before() -> None:
+    async with compacted() as (handler, log, other), Turns() as turns:
+        small = bytes(encode_batch([b"v"], keys=[b"k"], timestamps=1, magic=KAFKA_MAGIC))
+        request = produced_by_kafka(large_batch(), small)
+        kept: list[int] = []
+
+        def keep_behind(size: int) -> Callable[[], None]:
+            kept.append(size)
+            return kept.clear
+
+        context = kafka_context({})
+        context.connection.keep_behind = keep_behind
+        answer = call(handler, request, payload=large_batch() + small, context=context)
+        assert kept == [len(large_batch()) + len(small)]
+        while not turns.count > LARGE // WORK_A_TURN - 2:
+            assert (log.log_end_offset, other.log_end_offset) == (0, 0)
+            assert kept
+            await asyncio.sleep(0)
+        message = await answer.wait()
+        assert codes(message) == {("t", 0): 0, ("t", 1): 0}
+        assert (log.log_end_offset, other.log_end_offset) == (LARGE, 1)
+        assert not kept
+
+
+async def test_a_record_without_a_key_is_found_in_a_large_batch() -> None:
+    async with compacted() as (handler, log, _):
+        errors: dict[TopicPartition, Sequence[int]] = {}
+        batch = large_batch(keyless=LARGE - 1)
+        request = produced_by_kafka(batch)
+        message = await call(handler, request, payload=batch, context=kafka_context(errors)).wait()
+        assert codes(message) == {("t", 0): InvalidRecordError.code}
+        assert list(errors[TP]) == [LARGE - 1]
+        assert log.log_end_offset == 0
+
+
+async def test_a_large_batch_whose_connection_goes_is_not_appended() -> None:
+    async with compacted() as (handler, log, _), Turns() as turns:
+        batch = large_batch()
+        context = kafka_context({})
+        answer = call(handler, produced_by_kafka(batch), payload=batch, context=context)
+        await eventually(lambda: turns.count > 3)
+        context.connection.close()
+        # One that comes later and is as large is done, so the first would be too.
+        later = await call(
+            handler, produced_by_kafka(batch), payload=batch, context=kafka_context({})
+        ).wait()
+        assert codes(later) == {("t", 0): 0}
+        assert log.log_end_offset == LARGE
+        assert not answer.count
 
 
 class NoNumbers(AllowAllAuthorizer):
