@@ -18,7 +18,15 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from kafka_suites import connect, franz_go, kafka_python, kafka_tools, kcat, librdkafka
+from kafka_suites import (
+    connect,
+    faststream,
+    franz_go,
+    kafka_python,
+    kafka_tools,
+    kcat,
+    librdkafka,
+)
 from kafka_suites.fetch import NotAvailableError
 from kafka_suites.kit import Kit, Suite, brokers
 from kafka_suites.verdict import SuiteResult, judged, known_failures
@@ -34,6 +42,7 @@ SUITES: Mapping[str, Suite] = {
     "librdkafka-more": Suite(librdkafka.more, nightly=True),
     "kcat": Suite(kcat.run),
     "connect": Suite(connect.run),
+    "faststream": Suite(faststream.run),
 }
 
 
@@ -66,7 +75,8 @@ def played(name: str, suite: Suite, folder: Path) -> SuiteResult:
     try:
         with brokers(folder / "cluster") as cluster:
             said(f"{name}: runs against {cluster.kafka_bootstrap}")
-            return suite.run(Kit(cluster.kafka_bootstrap or "", folder, said))
+            servers = cluster.kafka_bootstrap or ""
+            return suite.run(Kit(servers, cluster.bootstrap, folder, said))
     except NotAvailableError as error:
         return SuiteResult(missing=str(error))
     except LocalClusterError as error:

@@ -143,6 +143,30 @@ def sdist(name: str, version: str, checksum: str, report: Report) -> Path:
     return place
 
 
+def environment(listed: Path, report: Report) -> Path:
+    """Return the directory of the programs in an environment of Python of its own.
+
+    pip has installed there what a file of requirements lists, which gives each package a version.
+
+    :param listed: what it holds and its name, without ``.txt``, are in the name of the directory.
+    :raises NotAvailableError: something of it cannot be had, or does not build.
+    """
+    digest = hashlib.sha256(listed.read_bytes()).hexdigest()[:12]
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    place = cache() / f"{listed.stem}-{python}-{digest}"
+    whole = place / "whole"
+    if whole.exists():
+        return place / "bin"
+    report(f"installing {listed.stem} and what it needs once")
+    shutil.rmtree(place, ignore_errors=True)  # what was not ended
+    run([sys.executable, "-m", "venv", "--without-pip", str(place)], FETCH_S)
+    pip = [sys.executable, "-m", "pip", "--python", str(place / "bin/python"), "install"]
+    options = ["--quiet", "--disable-pip-version-check", "--requirement", str(listed)]
+    run([*pip, *options], BUILD_S)
+    whole.touch()
+    return place / "bin"
+
+
 def debian(packages: Sequence[str], report: Report) -> Path:
     """Return a directory in which Debian's packages are unpacked; nothing is installed.
 
@@ -177,7 +201,7 @@ def need(*programs: str) -> None:
 
 
 def run(
-    command: Sequence[str],
+    command: Sequence[str | Path],
     seconds: float,
     *,
     cwd: str | Path | None = None,
@@ -188,9 +212,10 @@ def run(
     :param environment: over this program's own.
     :raises NotAvailableError: it fails, or takes longer than ``seconds``.
     """
+    words = list(map(str, command))
     try:
         done = subprocess.run(
-            ["nice", "-n", "19", *command],
+            ["nice", "-n", "19", *words],
             cwd=cwd,
             env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,
@@ -200,8 +225,8 @@ def run(
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotAvailableError(f"{' '.join(command)}: {error}") from error
+        raise NotAvailableError(f"{' '.join(words)}: {error}") from error
     if done.returncode:
         said = " ".join((done.stderr or done.stdout).split())[-400:]
-        raise NotAvailableError(f"{' '.join(command)}: {said}")
+        raise NotAvailableError(f"{' '.join(words)}: {said}")
     return done.stdout

@@ -1,11 +1,14 @@
-"""Commands that ``docs/kafka.md`` shows are run as they stand there, and print what it shows."""
+"""What ``docs/kafka.md`` shows is run as it stands there.
+
+Commands print what it shows, and programs are saved under the name that it gives them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from docs.blocks import blocks_of
+from docs.blocks import Block, blocks_of
 from docs.transcripts import commands_of
 from kafka_suites.kit import Kit
 from support.house import ROOT
@@ -29,14 +32,29 @@ def shown(suite: str) -> list[Shown]:
 
     :param suite: the name of its file, without the folder.
     """
-    here = f"tests/kafka_suites/{suite}"
-    text = (ROOT / PAGE).read_text(encoding="utf-8")
-    blocks = [block for block in blocks_of(PAGE, text) if block.get("elsewhere") == here]
     return [
         Shown(command, "\n".join(output))
-        for block in blocks
+        for block in _blocks(suite)
+        if block.language == "console"
         for command, output in commands_of(block.text)
     ]
+
+
+def program(suite: str) -> tuple[str, str]:
+    """Return the page's one Python program that a suite runs: the name of its file, and its text.
+
+    :param suite: the name of its file, without the folder.
+    """
+    ((name, text),) = (
+        (block.get("file"), block.text) for block in _blocks(suite) if block.language == "python"
+    )
+    return name, text
+
+
+def _blocks(suite: str) -> list[Block]:
+    here = f"tests/kafka_suites/{suite}"
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    return [block for block in blocks_of(PAGE, text) if block.get("elsewhere") == here]
 
 
 def difference(kit: Kit, suite: str, environment: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from functools import partial
 from kafka_suites.fetch import kafka_jars
 from kafka_suites.guide import difference
 from kafka_suites.kit import Ended, Kit
-from kafka_suites.verdict import SuiteResult
+from kafka_suites.verdict import NotAsExpectedError, SuiteResult
 
 TOOLS = "org.apache.kafka.tools."
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -30,10 +30,6 @@ SCRIPTS = {
 RECORDS = 20_000
 COPIED = 3_000
 DEADLINE_S = 90.0
-
-
-class NotAsExpectedError(Exception):
-    """A tool did not do what it is there for; the message says what it printed."""
 
 
 class Tools:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from kafka_suites.fetch import NotAvailableError, debian
 from kafka_suites.guide import difference
-from kafka_suites.kafka_tools import NotAsExpectedError, has
+from kafka_suites.kafka_tools import has
 from kafka_suites.kit import Kit
-from kafka_suites.verdict import SuiteResult
+from kafka_suites.verdict import NotAsExpectedError, SuiteResult
 
 PACKAGES = ("kcat", "librdkafka1", "libyajl2")
 DEADLINE_S = 60.0

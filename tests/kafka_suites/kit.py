@@ -6,6 +6,7 @@ Programs of others are run here with a deadline, their output kept in a file bes
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,15 +49,46 @@ class Ended:
         return late + " ".join(self.output.split())[-600:]
 
 
+class Running:
+    """A program of others runs until it is told to stop."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @property
+    def so_far(self) -> Ended:
+        """Return what it has printed; the code is None as long as it runs."""
+        printed = self._log.read_text(encoding="utf-8", errors="replace")
+        return Ended(self._process.poll(), printed)
+
+    def stop(self, seconds: float) -> Ended:
+        """Tell it to stop, as a service is told; one that does not is killed."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return Ended(None, self.so_far.output)
+        return self.so_far
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+
+
 class Kit:
     """It holds all that a suite works with.
 
     :param bootstrap: where clients of Kafka find the brokers, comma separated.
+    :param oncelog: where ours find them.
     :param folder: a directory of the suite's own.
     """
 
-    def __init__(self, bootstrap: str, folder: Path, report: Report) -> None:
+    def __init__(self, bootstrap: str, oncelog: str, folder: Path, report: Report) -> None:
         self.bootstrap = bootstrap
+        self.oncelog = oncelog
         self.folder = folder
         self.report = report
 
@@ -92,6 +124,35 @@ class Kit:
             except subprocess.TimeoutExpired:
                 code = None
         return Ended(code, log.read_text(encoding="utf-8", errors="replace"))
+
+    @contextmanager
+    def running(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        *,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> Iterator[Running]:
+        """Start a program beside what is done here; it is killed if it still runs at the end.
+
+        :param environment: over this program's own.
+        """
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                list(map(str, command)),
+                cwd=cwd or self.folder,
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+            started = Running(process, log)
+            try:
+                yield started
+            finally:
+                started.kill()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_suites.fetch import KAFKA_JARS, NotAvailableError, jars, need, run
+from kafka_suites.fetch import KAFKA_JARS, NotAvailableError, environment, jars, need, run
 from oncelog_cli.local.process import free_port
 
 
@@ -40,3 +40,27 @@ def test_what_does_not_fetch_says_why() -> None:
         run(["sh", "-c", "echo gone >&2; exit 3"], 10.0)
     with pytest.raises(NotAvailableError, match="sleep"):
         run(["sleep", "60"], 0.01)
+
+
+@pytest.mark.slow
+def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    pinned, said = tmp_path / "nothing-1.txt", list[str]()
+    pinned.write_text("# nothing but Python\n")
+    programs = environment(pinned, said.append)
+    assert run([programs / "python", "-c", "import sys; print(sys.prefix)"], 60.0).strip() == str(
+        programs.parent
+    )
+    assert environment(pinned, said.append) == programs
+    assert said == ["installing nothing-1 and what it needs once"]
+
+
+@pytest.mark.slow
+def test_what_pip_does_not_get_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    pinned = tmp_path / "more-1.txt"
+    pinned.write_text("surely-no-package==1.0\n")
+    for _ in range(2):  # what is begun is not taken for whole
+        with pytest.raises(NotAvailableError, match="surely-no-package==1.0"):
+            environment(pinned, print)

@@ -34,5 +34,15 @@ def test_what_is_otherwise_is_told(
     commands: list[Shown], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guide, "shown", lambda suite: commands)
-    kit = Kit("there:1", tmp_path, print)
+    kit = Kit("there:1", "here:1", tmp_path, print)
     assert difference(kit, "kcat.py", {"PATH": os.environ["PATH"]}) == told
+
+
+@pytest.mark.parametrize(("suite", "name"), [("faststream.py", "till.py")])
+def test_a_program_of_the_guide_is_found(suite: str, name: str) -> None:
+    found, text = guide.program(suite)
+    assert found == name
+    assert guide.SERVERS in text
+    compile(text, name, "exec")
+    (command,) = (each.command for each in shown(suite))
+    assert name.removesuffix(".py") in command

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kafka_suites.check import PAGE, SUITES
-from kafka_suites.verdict import KnownFailuresError, SuiteResult, judged, known_failures
+from kafka_suites.verdict import (
+    KnownFailuresError,
+    NotAsExpectedError,
+    SuiteResult,
+    in_turn,
+    judged,
+    known_failures,
+)
 
 TABLE = """
 | suite | test | reason |
@@ -77,3 +84,18 @@ def test_a_suite_in_which_nothing_ran_has_judged_nothing() -> None:
     line, remarks = judged({"one": SuiteResult(skipped={"test_c": ""})}, KNOWN)
     assert line["ok"] is False
     assert remarks == ["one: no test of it has run"]
+
+
+def test_what_builds_on_a_failure_is_left_out() -> None:
+    played: list[str] = []
+
+    def first(subject: list[str]) -> None:
+        subject.append("first")
+
+    def second(subject: list[str]) -> None:
+        raise NotAsExpectedError("oh")
+
+    result = in_turn([first, second, first], played)
+    assert played == ["first"]
+    assert (result.passed, result.failed) == (["first"], {"second": "oh"})
+    assert result.skipped == {"first": "second failed"}

@@ -7,9 +7,11 @@ reason |``. That table is the only list: what is not explained there makes ``ok`
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 HEADING = "| suite | test | reason |"
 ROW = re.compile(
@@ -20,6 +22,10 @@ ALL = "all of it"
 
 Known = Mapping[str, Mapping[str, str]]
 """Suite to test to the reason why it fails."""
+
+
+class NotAsExpectedError(Exception):
+    """A test of a suite came to something else than it should; the message says to what."""
 
 
 class KnownFailuresError(Exception):
@@ -58,6 +64,25 @@ def known_failures(page: str) -> dict[str, dict[str, str]]:
         tests = row["tests"].strip("`").split("`, `")
         known.setdefault(row["suite"], {}).update(dict.fromkeys(tests, row["reason"]))
     return known
+
+
+def in_turn(tests: Sequence[Callable[[T], None]], subject: T) -> SuiteResult:
+    """Play tests of which each builds on the one before: after one that fails, none is played.
+
+    :param tests: named by their functions; what they raise is ``NotAsExpectedError``.
+    """
+    result = SuiteResult()
+    for test in tests:
+        if result.failed:
+            result.skipped[test.__name__] = f"{next(iter(result.failed))} failed"
+            continue
+        try:
+            test(subject)
+        except NotAsExpectedError as error:
+            result.failed[test.__name__] = str(error)
+        else:
+            result.passed.append(test.__name__)
+    return result
 
 
 def judged(results: Mapping[str, SuiteResult], known: Known) -> tuple[dict[str, Any], list[str]]:
