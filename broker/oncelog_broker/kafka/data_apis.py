@@ -81,6 +81,10 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 ON_TIERS: Final = (EARLIEST_LOCAL, LATEST_TIERED)
 """The first offset on a broker's own disk, and the last one that lies elsewhere."""
+RECORD_ERRORS_MAX: Final = 10_000
+"""One answer names so many records that were refused: as many as clients put in a batch. A request
+of 64 MiB may have millions, and its answer would be larger than it is."""
+NO_KEY_MESSAGE: Final = "the topic is compacted, and the record has no key"
 TURN_BYTES_MAX: Final = 1024 * 1024
 """So many bytes of batches are converted in one turn of the loop."""
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -111,15 +115,16 @@ def produce(exchange: KafkaExchange, request: KafkaProduceRequest) -> None:
         if answer.error_code:
             _refuse_produce(exchange, request, answer)
             return
-        responses = [
-            KafkaProduceResponseTopicProduceResponse(
-                topic.topic,
-                partition_responses=[
-                    _produced(exchange, topic.topic, part) for part in topic.partitions
-                ],
+        room = RECORD_ERRORS_MAX
+        responses: list[KafkaProduceResponseTopicProduceResponse] = []
+        for topic in answer.topics:
+            produced: list[KafkaProduceResponsePartitionProduceResponse] = []
+            for part in topic.partitions:
+                produced.append(_produced(exchange, topic.topic, part, room))
+                room -= len(produced[-1].record_errors)
+            responses.append(
+                KafkaProduceResponseTopicProduceResponse(topic.topic, partition_responses=produced)
             )
-            for topic in answer.topics
-        ]
         exchange.answer(KafkaProduceResponse(responses), counted=answer)
 
     exchange.ask(
@@ -146,8 +151,10 @@ def _refuse_produce(
 
 
 def _produced(
-    exchange: KafkaExchange, topic: str, part: ProducePartitionResponse
+    exchange: KafkaExchange, topic: str, part: ProducePartitionResponse, room: int
 ) -> KafkaProduceResponsePartitionProduceResponse:
+    """Tell of a partition. Records that were refused are named, ``room`` of them at most; a client
+    fails the others of their batch by another error (KIP-467)."""
     refused = exchange.record_errors.get(TopicPartition(topic, part.partition), ())
     return KafkaProduceResponsePartitionProduceResponse(
         part.partition,
@@ -155,7 +162,10 @@ def _produced(
         part.base_offset,
         part.log_append_time_ms,
         part.log_start_offset,
-        [KafkaProduceResponseBatchIndexAndErrorMessage(index) for index in refused],
+        [
+            KafkaProduceResponseBatchIndexAndErrorMessage(index, NO_KEY_MESSAGE)
+            for index in refused[:room]
+        ],
         part.error_message,
     )
 
