@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaException
@@ -192,6 +192,34 @@ async def test_offsets_go_into_transactions_of_aiokafka(tmp_path: Path) -> None:
             return int(told.offset)
 
         assert await in_thread(committed_offset) == 6
+
+
+async def test_a_member_of_a_group_goes_on_by_transactions_of_aiokafka(tmp_path: Path) -> None:
+    """It names no member with its offsets, as nobody did before KIP-447."""
+    async with KafkaCluster(tmp_path, 1, transaction_by_number_enable=True) as cluster:
+        for topic in ("in", "out"):
+            await cluster.create_topic(topic)
+        values = [b"%d" % number for number in range(20)]
+        async with Producer(cluster.bootstrap) as producer:
+            await producer.send_many("in", values, partition=0)
+        for _ in range(2):  # the second one goes on where the first has come to
+            await copy_half_by_aiokafka(cluster.kafka_servers, len(values) // 2)
+        assert await committed(cluster, "out", len(values)) == values
+
+
+async def copy_half_by_aiokafka(servers: str, count: int) -> None:
+    consumer = AIOKafkaConsumer(
+        "in", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )  # fmt: skip
+    writer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="a")
+    async with consumer, writer:
+        for _ in range(count):
+            record = await consumer.getone()
+            async with writer.transaction():
+                await writer.send_and_wait("out", record.value, partition=0)
+                where = AioPartition("in", record.partition)
+                await writer.send_offsets_to_transaction({where: record.offset + 1}, "g")
 
 
 async def test_a_zombie_is_fenced(tmp_path: Path) -> None:

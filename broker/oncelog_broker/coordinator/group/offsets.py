@@ -60,19 +60,26 @@ def check_commit(group: Group | None, request: OffsetCommitRequest) -> Member | 
     return member
 
 
-def check_txn_commit(group: Group | None, request: TxnOffsetCommitRequest) -> Member | None:
+def check_txn_commit(
+    group: Group | None, request: TxnOffsetCommitRequest, *, by_number: bool = False
+) -> Member | None:
     """Check as :func:`check_commit` does, but let a member commit while its generation is being
     assigned: whoever is assigned its partitions waits for the end of the transaction (KIP-447).
 
+    :param by_number: it is from a client whose transactions end by number. Such a one may name no
+        member: before KIP-447 nobody could, and Kafka takes that from a member of a group.
     :raises ApiError: the whole-request errors of ``TxnOffsetCommitResponse``.
     """
     if not request.transactional_id or request.producer_id < 0 or request.producer_epoch < 0:
         raise InvalidRequestError("a transaction has an id, a producer and an epoch")
-    return _committer(group, request)
+    return _committer(group, request, may_be_nameless=by_number)
 
 
 def _committer(
-    group: Group | None, request: OffsetCommitRequest | TxnOffsetCommitRequest
+    group: Group | None,
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
+    *,
+    may_be_nameless: bool = False,
 ) -> Member | None:
     outside = (
         request.generation_id < 0
@@ -85,7 +92,8 @@ def _committer(
         # It has forgotten the group, or never heard of it: the member must join again.
         raise IllegalGenerationError("there is no such group")
     if outside:
-        _refuse(RULES[group.state].outside_commit)
+        if not (may_be_nameless and group.members):
+            _refuse(RULES[group.state].outside_commit)
         return None
     member = group.check_member(request.member_id, request.group_instance_id)
     group.check_generation(request.generation_id)

@@ -251,9 +251,12 @@ class GroupCoordinator:
         request: TxnOffsetCommitRequest,
         verify: Verify,
         respond: Callable[[TxnOffsetCommitResponse], None],
+        *,
+        by_number: bool = False,
     ) -> None:
         """Carry out TxnOffsetCommit, of partitions that exist. ``verify`` is asked once at most,
-        when nothing of the transaction is pending here yet."""
+        when nothing of the transaction is pending here yet. ``by_number``: for a client whose
+        transactions end by number."""
         reply = _reply(Caller(respond), TxnOffsetCommitResponse)
 
         def tried(value: TxnOffsetCommitResponse | TxnOffsetsGuard | None, code: int) -> None:
@@ -274,13 +277,17 @@ class GroupCoordinator:
                     return
                 self._engine.write(
                     request.group_id,
-                    lambda shard: shard.commit_in_txn(request, guard, number),
+                    lambda shard: shard.commit_in_txn(request, guard, number, by_number=by_number),
                     done,
                 )
 
             verify(TopicPartition(GROUP_TOPIC, guard.partition), verified)
 
-        self._engine.write(request.group_id, lambda shard: shard.commit_in_txn(request), tried)
+        self._engine.write(
+            request.group_id,
+            lambda shard: shard.commit_in_txn(request, by_number=by_number),
+            tried,
+        )
 
     def end_transaction(
         self,

@@ -349,17 +349,21 @@ class GroupShard:
         request: TxnOffsetCommitRequest,
         guard: TxnOffsetsGuard | None = None,
         number: int = 0,
+        *,
+        by_number: bool = False,
     ) -> Result[TxnOffsetCommitResponse | TxnOffsetsGuard]:
         """Carry out TxnOffsetCommit. A guard as reply means that nothing was done: have the
         partition added to the transaction and ask again with the guard, and with the number of the
-        transaction, if it ends by number.
+        transaction, if it ends by number. ``by_number``: it is asked by a client whose
+        transactions end so.
 
         :raises ApiError: the whole-request errors of ``TxnOffsetCommitResponse``.
         """
         check_group_id(request.group_id)
         check_offsets(request)
         group = self.groups.get(request.group_id)
-        member = self._safeguards.sender(check_txn_commit, group, request)
+        check = partial(check_txn_commit, by_number=by_number)
+        member = self._safeguards.sender(check, group, request)
         if group is not None and member is not None:
             self._protocol.sign_of_life(group, member)
         producer_id, epoch = request.producer_id, request.producer_epoch

@@ -77,7 +77,8 @@ class TxnOffsetCommitHandler:
             put_back(response, request, refused, TxnOffsetCommitPartitionResponse)
             respond(response)
 
+        commit = partial(self._groups.commit_in_txn, by_number=context.by_number)
         if refused:
-            self._groups.commit_in_txn(without(request, refused), verify, answer)
+            commit(without(request, refused), verify, answer)
         else:
-            self._groups.commit_in_txn(request, verify, respond)
+            commit(request, verify, respond)

@@ -305,6 +305,24 @@ def test_a_member_may_commit_while_its_generation_is_assigned() -> None:
     assert pend(world, Asked(), member_id=player.member_id, generation=1).code == 0
 
 
+def test_a_client_that_ends_by_number_may_name_no_member() -> None:
+    """So did all of them before KIP-447; who names one is checked as ever."""
+    world, verify = GroupWorld(), Asked()
+    world.stable(1)
+
+    def code(by_number: bool, **options: object) -> int:
+        answer = Answer()
+        asked = request(**options)  # type: ignore[arg-type]
+        world.groups.commit_in_txn(asked, verify, answer, by_number=by_number)
+        return answer.code
+
+    assert code(False) == UnknownMemberIdError.code
+    assert code(True, generation=1) == UnknownMemberIdError.code
+    assert code(True, member_id="other", generation=1) == UnknownMemberIdError.code
+    assert not verify.asked
+    assert code(True) == 0
+
+
 def test_without_the_fence_whoever_was_a_member_goes_on() -> None:
     world = GroupWorld(safeguards=without("fence_generation"))
     world.stable(1)
