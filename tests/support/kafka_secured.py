@@ -55,7 +55,11 @@ class SecuredKafkaCluster(ScramCluster):
 
     async def super_client(self) -> RawClient:
         """Return a client of Kafka's protocol that is the super user, at the controller."""
-        certificate, key = self.papers.issue("admin")
+        return await self.client_of("admin")
+
+    async def client_of(self, user: str) -> RawClient:
+        """Return a client of Kafka's protocol with a certificate of a user, at the controller."""
+        certificate, key = self.papers.issue(user)
         context = ssl.create_default_context(cafile=self.papers.ca_file)
         context.load_cert_chain(certificate, key)
         controller = self.controller.broker_id

@@ -179,7 +179,8 @@ class KafkaConnection:
             # A failure is told by the end of the connection.
             data = answer.auth_bytes
             return [] if answer.error_code else [_SIZE.pack(len(data)) + data]
-        if throttle_ms:
+        # SaslHandshake, SaslAuthenticate and WriteTxnMarkers have no place for it.
+        if throttle_ms and hasattr(answer, "throttle_time_ms"):
             answer = replace(answer, throttle_time_ms=throttle_ms)
         body = encode(answer, version, payload)
         has_tags = version >= request.response.flexible_since

@@ -15,6 +15,7 @@ from kio.schema.metadata.v12.request import MetadataRequest as KioMetadata
 from kio.schema.request_header.v2.header import RequestHeader as KioHeader
 from kio.serial import entity_reader, entity_writer
 
+from oncelog_broker.kafka.versions import WITH_NUMBERS
 from oncelog_broker.kafka.wire.codec import encode
 from oncelog_broker.kafka.wire.connection import KafkaConnection
 from oncelog_broker.kafka.wire.messages.api_versions import (
@@ -36,6 +37,7 @@ from oncelog_broker.kafka.wire.messages.table import REQUESTS
 from oncelog_protocol import limits
 from oncelog_protocol.connection import IncomingRequest
 from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
+from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.schema import Span
 from support.messages import mutated
 
@@ -238,6 +240,22 @@ def test_a_hold_is_told_where_the_version_has_it() -> None:
     assert told == struct.pack(">iiih", 10, 7, 300, 0)
     untold = connection.encode_response(oldest, message, throttle_ms=300)
     assert b"".join(map(bytes, untold)) == struct.pack(">iih", 6, 7, 0)
+
+
+def test_a_hold_takes_no_answer_away() -> None:
+    """Those of SaslHandshake, SaslAuthenticate and WriteTxnMarkers have no place for it."""
+    connection = KafkaConnection(REQUESTS, WITH_NUMBERS)
+    silent: set[int] = set()
+    for api_key, (first, last) in WITH_NUMBERS.items():
+        message = REQUESTS[api_key].response()
+        for version in range(first, last + 1):
+            incoming = IncomingRequest(api_key, version, 7, "", None, memoryview(b""))
+            held = connection.encode_response(incoming, message, throttle_ms=0x01020304)
+            data = b"".join(map(bytes, held))
+            if version == last and b"\1\2\3\4" not in data:
+                silent.add(api_key)
+            assert struct.unpack_from(">ii", data) == (len(data) - 4, 7)
+    assert silent == {17, ApiKey.AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS}
 
 
 def test_an_answer_of_another_request_is_refused() -> None:
