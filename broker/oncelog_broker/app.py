@@ -33,7 +33,7 @@ from oncelog_broker.controller_settings import (
 )
 from oncelog_broker.coordinator.safeguards import SAFE as SAFE_COORDINATORS
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
-from oncelog_broker.listening import spoken, take_address
+from oncelog_broker.listening import elsewhere, spoken, take_address
 from oncelog_broker.live_config import LiveConfig
 from oncelog_broker.log.checkpoint import SESSION
 from oncelog_broker.log.log_dir import LogDir, LogDirError
@@ -453,6 +453,7 @@ class Broker:
                 internal=internal,
                 dispatcher=dispatcher,
                 speaks=speaks,
+                elsewhere=elsewhere(self.config.listeners, wanted.protocol),
                 limits=self.live.connections,
                 pool=self.pool,
                 security=security,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from oncelog_broker.server.listener import Listener
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.request_dispatcher import RequestDispatcher
 from oncelog_protocol.sasl.credential import Mechanism
+from oncelog_protocol.strangers import begins_like_kafka, begins_like_ours
 
 
 class Served(TakesNumbers, Protocol):
@@ -40,6 +41,24 @@ def spoken(
         broker.dispatcher, broker.image, mechanisms, partial(takes_numbers, broker)
     )
     return router, router.connect
+
+
+def elsewhere(listeners: Sequence[ListenerConfig], protocol: str) -> Callable[[bytes], str]:
+    """Return what says where a peer belongs that speaks the other protocol to a listener of
+    ``protocol``, by its first bytes; it says "" of any other."""
+    if protocol == "kafka":
+        began, came = begins_like_ours, "a client of Oncelog came to a listener that speaks Kafka's"
+    else:
+        began, came = begins_like_kafka, "a client of Kafka came to a listener that speaks ours"
+    others = [each for each in listeners if each.protocol != protocol]
+    named = ", ".join(
+        f"{each.name!r}" + f" (port {each.port})" * bool(each.port) for each in others
+    )
+    if named:
+        text = f"{came}: it should connect to {named}"
+    else:
+        text = f'{came}, and none here speaks that: add a listener with protocol = "kafka"'
+    return lambda first: text if began(first) else ""
 
 
 async def take_address(listener: Listener, wanted: ListenerConfig, index: int) -> None:

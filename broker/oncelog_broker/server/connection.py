@@ -173,6 +173,11 @@ class Acceptor(Protocol):
         """Return where requests go."""
         ...
 
+    @property
+    def elsewhere(self) -> Callable[[bytes], str]:
+        """Return what says where a peer belongs that began with these bytes."""
+        ...
+
     def new_machine(self) -> ProtocolMachine:
         """Return what speaks the listener's protocol, for one more connection."""
         ...
@@ -488,7 +493,8 @@ class ServerChannel(asyncio.BufferedProtocol):
 
     def protocol_error(self, exc: Exception) -> None:
         """Say once that the peer broke the rules of the wire, then close."""
-        other = foreign_to_frames(self.machine.opening) if self._new else ""
+        opening = self.machine.opening if self._new else b""
+        other = foreign_to_frames(opening) or self.listener.elsewhere(opening)
         if other:
             self.listener.foreign(self, other)
         else:

@@ -60,8 +60,8 @@ class ListenerCounters:
     broken: int = 0
     """So many were closed for broken input or a missed deadline."""
     foreign: int = 0
-    """So many of them spoke something else: TLS or HTTP to a listener of plain frames, or something
-    that is no TLS to one of TLS."""
+    """So many of them spoke something else: TLS or HTTP to a listener of plain frames, something
+    that is no TLS to one of TLS, Kafka's protocol to a listener of ours, or the reverse."""
     idle_closed: int = 0
     misled: int = 0
     """So many were refused in the first exchange: they meant another broker, or did not say
@@ -86,10 +86,13 @@ class Listener:
         safeguards: Safeguards = SAFE,
         security_safeguards: SecuritySafeguards = SAFE_SECURITY,
         speaks: Callable[[], ProtocolMachine] | None = None,
+        elsewhere: Callable[[bytes], str] = lambda _: "",
     ) -> None:
         """``internal``: brokers are served through it. A ``wall_clock`` is needed with TLS. All
         listeners of a broker share ``addresses``, but those through which brokers are served.
-        ``speaks`` makes the machine of a connection that speaks another protocol than ours."""
+        ``speaks`` makes the machine of a connection that speaks another protocol than ours.
+        ``elsewhere`` says where a peer belongs that began with these bytes; "" if it does not know.
+        """
         self.name = name
         self.internal = internal
         self.dispatcher = dispatcher
@@ -103,6 +106,8 @@ class Listener:
         self._audit = Audit() if audit is None else audit
         self._wall_clock = wall_clock
         self._speaks = speaks
+        self.elsewhere = elsewhere
+        """It says where a peer belongs that began with these bytes; "" if it does not know."""
         self.identity = UNKNOWN
         """It answers here, once it is known: see ``serve``."""
         self.counters = ListenerCounters()

@@ -44,7 +44,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.frame import SizedFrameReader
 from oncelog_protocol.identity import Introduction
-from oncelog_protocol.strangers import Stranger
+from oncelog_protocol.strangers import FIRST_BYTES, Stranger, begins_like_ours
 from oncelog_protocol.types import Buffer
 
 CLIENT_ID_CHARS_MAX: Final = 255
@@ -102,6 +102,8 @@ class KafkaConnection:
             frame_bytes_max=frame_bytes_max,
             body_bytes_min=1 if authenticates else _FIXED_HEAD.size,
         )
+        self._first = b""
+        """So the first frame began, if it is of our own protocol."""
         self._client_id = ""
         self._refused = refused
         self._software = ""
@@ -119,7 +121,7 @@ class KafkaConnection:
     @property
     def opening(self) -> bytes:
         """Return the first bytes, at most 16, of what no request was made of."""
-        return self._reader.opening
+        return self._first or self._reader.opening
 
     @property
     def partial(self) -> bool:
@@ -195,6 +197,11 @@ class KafkaConnection:
     def _request(self, frame: memoryview) -> IncomingRequest:
         if self._bare:
             return self._bare_request(frame)
+        if not self.known:
+            opening = (_SIZE.pack(len(frame)) + bytes(frame[:FIRST_BYTES]))[:FIRST_BYTES]
+            if begins_like_ours(opening):
+                self._first = opening
+                raise RemoteProtocolError("request: a frame of our own protocol")
         if len(frame) < _FIXED_HEAD.size:
             raise RemoteProtocolError(f"request: {len(frame)} bytes, less than a header has")
         api_key, version, correlation_id, name_bytes = _FIXED_HEAD.unpack_from(frame)
