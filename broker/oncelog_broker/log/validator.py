@@ -128,15 +128,11 @@ def _check_format(batch: memoryview, config: TopicConfig, magic: int) -> BatchHe
         attributes & ~CODEC_MASK != TRANSACTIONAL_BIT or header.producer_id < 0
     ):
         _refuse_attributes(attributes)
-    count = header.record_count
-    if count != header.last_offset_delta + 1 or count < 1:
-        raise InvalidRecordError(
-            f"{count} records with a last offset delta of {header.last_offset_delta}"
-        )
+    _check_count(header)
     # Some clients of Kafka number the batches of no producer, as Kafka lets them.
     if header.producer_id != -1 or magic != KAFKA_MAGIC:
         _check_producer(header)
-    _check_body(batch, attributes & CODEC_MASK, count, magic)
+    _check_body(batch, attributes & CODEC_MASK, header.record_count, magic)
     return header
 
 
@@ -204,6 +200,15 @@ def _refuse_attributes(attributes: int) -> NoReturn:
     if attributes & TIMESTAMP_TYPE_BIT:
         raise InvalidTimestampError("the append-time bit is set by brokers only")
     raise InvalidRecordError(f"reserved attribute bits: {attributes:#06x}")
+
+
+def _check_count(header: BatchHeader) -> None:
+    """Check that offsets have no gaps, which only compaction makes."""
+    count = header.record_count
+    if count != header.last_offset_delta + 1 or count < 1:
+        raise InvalidRecordError(
+            f"{count} records with a last offset delta of {header.last_offset_delta}"
+        )
 
 
 def _check_producer(header: BatchHeader) -> None:
