@@ -21,6 +21,7 @@ from pathlib import Path
 from kafka_suites import (
     connect,
     faststream,
+    faust,
     franz_go,
     kafka_python,
     kafka_tools,
@@ -43,6 +44,7 @@ SUITES: Mapping[str, Suite] = {
     "kcat": Suite(kcat.run),
     "connect": Suite(connect.run),
     "faststream": Suite(faststream.run),
+    "faust": Suite(faust.run),
 }
 
 

@@ -7,15 +7,14 @@ from one to the other, and goes on where it was.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kafka_suites import records
 from kafka_suites.fetch import environment
-from kafka_suites.guide import SERVERS, program, shown
+from kafka_suites.guide import service
 from kafka_suites.kit import Kit, Running
 from kafka_suites.verdict import NotAsExpectedError, SuiteResult, in_turn
 
@@ -25,7 +24,6 @@ ORDERS, RECEIPTS, GROUP = "counter", "receipts", "till"
 COUNT = 100
 """So many orders more in each test."""
 PRICE_CENTS = 250
-STOP_S = 30.0
 
 
 class Till:
@@ -38,27 +36,19 @@ class Till:
         self._started = 0
         self._orders = 0
 
-    @contextmanager
-    def running(self, client: str) -> Iterator[Running]:
+    def running(self, client: str) -> AbstractContextManager[Running]:
         """Start it as the page does; afterwards it is told to stop.
 
         :param client: which of FastStream's modules it uses.
-        :raises NotAsExpectedError: it did not stop in an orderly way.
         """
         self._started += 1
-        name, text = program(SUITE)
-        folder = self._kit.folder / f"{self._started:02d}-{client}"
-        folder.mkdir()
-        text = text.replace(SERVERS, self._kit.bootstrap.partition(",")[0])
-        (folder / name).write_text(text.replace("faststream.confluent", f"faststream.{client}"))
-        (command,) = (each.command for each in shown(SUITE))
-        paths = {"PATH": f"{self._programs}:{os.environ['PATH']}"}
-        words = ["bash", "-c", f"exec {command}"]
-        with self._kit.running(folder.name, words, environment=paths, cwd=folder) as service:
-            yield service
-            ended = service.stop(STOP_S)
-            if ended.code != 0:
-                raise NotAsExpectedError(f"it ended with {ended.code}: {ended.tail}")
+        return service(
+            self._kit,
+            SUITE,
+            f"{self._started:02d}-{client}",
+            self._programs,
+            changed=lambda text: text.replace("faststream.confluent", f"faststream.{client}"),
+        )
 
     def joined(self, count: int) -> None:
         """Wait until so many of them share the work."""

@@ -5,18 +5,23 @@ Commands print what it shows, and programs are saved under the name that it give
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from docs.blocks import Block, blocks_of
 from docs.transcripts import commands_of
-from kafka_suites.kit import Kit
+from kafka_suites.kit import Kit, Running
+from kafka_suites.verdict import NotAsExpectedError
 from support.house import ROOT
 
 PAGE = "docs/kafka.md"
 SERVERS = "localhost:9192"
 """Here the page finds the brokers."""
 DEADLINE_S = 60.0
+STOP_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,38 @@ def program(suite: str) -> tuple[str, str]:
         (block.get("file"), block.text) for block in _blocks(suite) if block.language == "python"
     )
     return name, text
+
+
+@contextmanager
+def service(
+    kit: Kit,
+    suite: str,
+    name: str,
+    programs: Path,
+    *,
+    changed: Callable[[str], str] = str,
+) -> Iterator[Running]:
+    """Start the page's program, in a folder of its own, by the page's one command; in the end it is
+    told to stop.
+
+    :param name: of the folder.
+    :param programs: the directory in which the command is found.
+    :param changed: what becomes of the program's text.
+    :raises NotAsExpectedError: it did not end in an orderly way.
+    """
+    file, text = program(suite)
+    folder = kit.folder / name
+    folder.mkdir()
+    text = text.replace(SERVERS, kit.bootstrap.partition(",")[0])
+    (folder / file).write_text(changed(text), encoding="utf-8")
+    (command,) = (each.command for each in shown(suite))
+    paths = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    words = ["bash", "-c", f"exec {command}"]
+    with kit.running(name, words, environment=paths, cwd=folder) as running:
+        yield running
+        ended = running.stop(STOP_S)
+        if ended.code != 0:
+            raise NotAsExpectedError(f"it ended with {ended.code}: {ended.tail}")
 
 
 def _blocks(suite: str) -> list[Block]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from kafka_suites.verdict import NotAsExpectedError
 from oncelog import Admin, Consumer, Producer, Record
+from oncelog.admin.group_results import MemberDescription
 
 DEADLINE_S = 60.0
 POLL_S = 0.2
@@ -57,15 +58,15 @@ async def _there(servers: str, topic: str) -> None:
             await asyncio.sleep(POLL_S)
 
 
-def members(servers: str, group: str, count: int) -> None:
-    """Wait until a group of so many members is stable.
+def members(servers: str, group: str, count: int) -> Sequence[MemberDescription]:
+    """Return the members of a group as soon as there are so many of them, and it is stable.
 
     :raises NotAsExpectedError: it is not in time.
     """
-    asyncio.run(_members(servers, group, count))
+    return asyncio.run(_members(servers, group, count))
 
 
-async def _members(servers: str, group: str, count: int) -> None:
+async def _members(servers: str, group: str, count: int) -> Sequence[MemberDescription]:
     seen = "nothing"
     try:
         async with asyncio.timeout(DEADLINE_S), Admin(bootstrap_servers=servers) as admin:
@@ -73,7 +74,18 @@ async def _members(servers: str, group: str, count: int) -> None:
                 found = (await admin.describe_groups([group], include_offsets=False))[0]
                 seen = f"{len(found.members)} members, {found.state}"
                 if seen == f"{count} members, Stable":
-                    return
+                    return found.members
                 await asyncio.sleep(POLL_S)
     except TimeoutError as error:
         raise NotAsExpectedError(f"{group} was to have {count} members: {seen}") from error
+
+
+def setting(servers: str, topic: str, name: str) -> str | None:
+    """Return a setting of a topic, as it is in force."""
+    return asyncio.run(_setting(servers, topic, name))
+
+
+async def _setting(servers: str, topic: str, name: str) -> str | None:
+    async with Admin(bootstrap_servers=servers) as admin:
+        (found,) = await admin.describe_configs(topics=[topic], keys=[name])
+        return str(found.settings[name].value)

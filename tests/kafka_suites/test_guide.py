@@ -38,7 +38,9 @@ def test_what_is_otherwise_is_told(
     assert difference(kit, "kcat.py", {"PATH": os.environ["PATH"]}) == told
 
 
-@pytest.mark.parametrize(("suite", "name"), [("faststream.py", "till.py")])
+@pytest.mark.parametrize(
+    ("suite", "name"), [("faststream.py", "till.py"), ("faust.py", "stars.py")]
+)
 def test_a_program_of_the_guide_is_found(suite: str, name: str) -> None:
     found, text = guide.program(suite)
     assert found == name
