@@ -46,11 +46,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="end with one JSON line on stdout")
     parser.add_argument("--quick", action="store_true", help="small work, one repeat: does it run?")
     parser.add_argument(
-        "--only", action="append", choices=(*GROUPS, *ALONE), default=[], help="one group"
+        "--only",
+        action="append",
+        choices=(*GROUPS, suite.PROGRAMS, *ALONE),
+        default=[],
+        help="one group",
     )
     parser.add_argument("--peers", action="store_true", help="Apache Kafka beside, in one run")
     parser.add_argument("--repeats", type=int, help="runs a figure (the median is shown)")
-    parser.add_argument("--warm-seconds", type=float, default=300.0, help="warm-up of Kafka's JVMs")
+    parser.add_argument("--warm-seconds", type=float, help="warm-up of Kafka's JVMs")
     parser.add_argument("--history", metavar="FILE", help="record the failover group's clients")
     options = parser.parse_args(arguments)
     for name, why in ALONE.items():
@@ -58,6 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
             if options.only != [name]:
                 parser.error(f"--only {name} goes alone: {why}")
             return loop.run(quick=options.quick, scale=name == SCALE)
+    if suite.PROGRAMS in options.only and not options.peers:
+        parser.error(f"--only {suite.PROGRAMS} needs --peers: Apache Kafka runs beside")
     scale = suite.QUICK if options.quick else suite.FULL
     if options.repeats:
         groups = replace(scale.groups, repeats=options.repeats)
@@ -78,7 +84,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.peers:
         from oncelog_bench.peers import suite as peers
 
-        peers.run(report, scale, warm_seconds=options.warm_seconds)
+        warm_seconds = options.warm_seconds
+        if warm_seconds is None:
+            warm_seconds = 5.0 if options.quick else 300.0
+        peers.run(report, scale, frozenset(options.only), warm_seconds=warm_seconds)
     with open(options.history or os.devnull, "w", encoding="utf-8") as lines:
         history = json_lines(lines) if options.history else None
         suite.run(report, scale, frozenset(options.only), history=history)

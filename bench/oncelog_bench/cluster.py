@@ -16,6 +16,7 @@ class BenchCluster:
 
     :param configs: settings of every broker, as ``--set`` takes them.
     :param secure: whether it is ``oncelog up --secure``; its profile lies beside the directory.
+    :param kafka: whether it is ``oncelog up --kafka``.
     """
 
     def __init__(
@@ -25,19 +26,23 @@ class BenchCluster:
         brokers: int = 3,
         configs: dict[str, str] | None = None,
         secure: bool = False,
+        kafka: bool = False,
     ):
         self.directory = directory
         self.bootstrap = ""
+        self.kafka_bootstrap = ""
+        """Where clients of Kafka find the brokers, if they may."""
         self.broker_ids = list(range(1, brokers + 1))
         self._configs = configs or {}
-        self._secure = ["--secure"] if secure else []
+        self._options = [*(["--secure"] if secure else []), *(["--kafka"] if kafka else [])]
 
     def __enter__(self) -> BenchCluster:
         settings = [
             part for key, value in self._configs.items() for part in ("--set", f"{key}={value}")
         ]
-        status = self._up("--brokers", str(len(self.broker_ids)), *self._secure, *settings)
+        status = self._up("--brokers", str(len(self.broker_ids)), *self._options, *settings)
         self.bootstrap = str(status["bootstrap"])
+        self.kafka_bootstrap = str(status["kafka_bootstrap"] or "")
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -50,6 +55,11 @@ class BenchCluster:
             for process in self._run("status")["processes"]
             if process["name"].startswith("broker-") and process["pid"] is not None
         }
+
+    def all_pids(self) -> list[int]:
+        """Return the process ids of all that runs of the cluster: the brokers and ZooKeeper."""
+        running = (process["pid"] for process in self._run("status")["processes"])
+        return [int(pid) for pid in running if pid is not None]
 
     def kill(self, pid: int) -> None:
         """Kill one broker process of this cluster by SIGKILL."""

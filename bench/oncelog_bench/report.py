@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TextIO
 
-LOWER_IS_BETTER = frozenset({"ms", "s", "%", "MB", "% of a core", "s/M rows", "s/GB"})
+LOWER_IS_BETTER = frozenset(
+    {"ms", "s", "%", "MB", "% of a core", "s/M rows", "s/M records", "s/GB"}
+)
 
 
 @dataclass(frozen=True, slots=True)

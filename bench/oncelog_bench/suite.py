@@ -39,6 +39,8 @@ CONSUMERS = {
     "by Arrow": throughput.consume_arrow,
 }
 SIZES = {100: "100 B", 1000: "1 KB"}
+PROGRAMS = "kafka"
+"""It is a group of ``peers`` alone: the same programs run against Kafka and our Kafka listener."""
 BASELINE = "raw baseline: receive, CRC, append; 1 KB records"
 
 
@@ -57,6 +59,8 @@ class Scale:
     security: security_suite.SecurityScale
     console: console.ConsoleScale
     moves: moves_suite.MovesScale
+    program_sizes: tuple[int, ...]
+    """The bytes of records that programs of Kafka's clients move."""
 
 
 FULL = Scale(
@@ -71,6 +75,7 @@ FULL = Scale(
     security_suite.FULL,
     console.FULL,
     moves_suite.FULL,
+    tuple(SIZES),
 )
 QUICK = Scale(
     1,
@@ -84,6 +89,7 @@ QUICK = Scale(
     security_suite.QUICK,
     console.QUICK,
     moves_suite.QUICK,
+    (100,),
 )
 COMMAND_REPEATS = 11
 """They are short, and what else runs on the machine shows."""

@@ -36,7 +36,10 @@ def _reading(bootstrap: str) -> dict[str, Any]:
 
 
 def make_topic(bootstrap: str, name: str, replication_factor: int, **configs: str) -> None:
-    """Create a topic; min.insync.replicas is 2 at replication factor 3."""
+    """Create a topic, and wait until all its replicas are in sync.
+
+    min.insync.replicas is 2 at replication factor 3.
+    """
     from confluent_kafka.admin import AdminClient, NewTopic
 
     configs = {"file.delete.delay.ms": "1000", **configs}
@@ -46,7 +49,20 @@ def make_topic(bootstrap: str, name: str, replication_factor: int, **configs: st
     topic = NewTopic(name, PARTITIONS, replication_factor, config=configs)
     for future in admin.create_topics([topic], operation_timeout=20).values():
         future.result()
-    time.sleep(1.5)
+    deadline = time.monotonic() + 20
+    while not _is_whole(admin.list_topics(name, timeout=10).topics[name], replication_factor):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"topic {name} has not all its replicas in sync after 20 s")
+        time.sleep(0.1)
+
+
+def _is_whole(topic: Any, replication_factor: int) -> bool:
+    """Return whether each partition has a leader, and all replicas in sync."""
+    partitions = topic.partitions.values()
+    return len(partitions) == PARTITIONS and all(
+        partition.leader >= 0 and len(partition.isrs) == replication_factor
+        for partition in partitions
+    )
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
@@ -56,6 +72,19 @@ def delete_topic(bootstrap: str, name: str) -> None:
     admin = AdminClient(_quiet(bootstrap))
     for future in admin.delete_topics([name], operation_timeout=20).values():
         future.result()
+
+
+def records_in(bootstrap: str, topic: str) -> int:
+    """Return how many records a topic has that are committed."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(_reading(bootstrap))
+    count = 0
+    for index in range(PARTITIONS):
+        first, end = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=20)
+        count += int(end - first)
+    consumer.close()
+    return count
 
 
 def confluent_produce(

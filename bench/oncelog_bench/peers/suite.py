@@ -12,10 +12,11 @@ from pathlib import Path
 from oncelog_bench import idle, moves_suite
 from oncelog_bench.cluster import make_certificates
 from oncelog_bench.peers import kafka_clients as clients
+from oncelog_bench.peers import same_programs
 from oncelog_bench.peers.kafka_cluster import KafkaCluster, cache_directory, fetch_jars
 from oncelog_bench.peers.kafka_moves import KafkaMoves
 from oncelog_bench.report import Report, quantile
-from oncelog_bench.suite import SIZES, Scale
+from oncelog_bench.suite import PROGRAMS, SIZES, Scale
 
 EMPTY_MOVE = "Kafka: an empty partition moves, asked to done, median"
 COPY = "Kafka: copy, 1 KB records, batches of 128 KiB"
@@ -46,8 +47,13 @@ PAIRS = {
 }
 
 
-def run(report: Report, scale: Scale, *, warm_seconds: float) -> None:
-    """Make Kafka run and warm, and measure it into ``report``."""
+def run(report: Report, scale: Scale, only: frozenset[str], *, warm_seconds: float) -> None:
+    """Make Kafka run and warm, and measure it into ``report``.
+
+    :param only: the groups that were asked for, all where it is empty. Of Kafka's own figures all
+        are measured, unless ``PROGRAMS`` alone was asked for.
+    :raises RuntimeError: Kafka, or one of its programs, cannot be had or has failed.
+    """
     jars = fetch_jars(cache_directory())
     with (
         tempfile.TemporaryDirectory(prefix="oncelog-kafka-") as scratch,
@@ -56,6 +62,10 @@ def run(report: Report, scale: Scale, *, warm_seconds: float) -> None:
         ) as cluster,
     ):
         _warm(cluster.bootstrap, warm_seconds)
+        if not only or PROGRAMS in only:
+            same_programs.run(report, scale, cluster, jars, Path(scratch))
+        if only == {PROGRAMS}:
+            return
         _produce(report, scale, cluster.bootstrap)
         _consume(report, scale, cluster.bootstrap)
         _over_tls(report, scale, cluster, Path(scratch) / "tls" / "ca.pem")
@@ -76,7 +86,7 @@ def _warm(bootstrap: str, seconds: float) -> None:
     clients.make_topic(bootstrap, "warm", 3)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        clients.confluent_produce(bootstrap, "warm", size=100, count=500_000, acks="all")
+        clients.confluent_produce(bootstrap, "warm", size=100, count=100_000, acks="all")
     clients.delete_topic(bootstrap, "warm")
 
 
