@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -75,8 +74,11 @@ class KafkaExchange:
         by_number = numbers and ends_by_number(
             incoming.api_key, incoming.api_version, context.connection.software
         )
-        self.context = replace(
-            context, magic=KAFKA_MAGIC, record_errors=self.record_errors, by_number=by_number
+        self.context = context.told(
+            context.api_version,
+            magic=KAFKA_MAGIC,
+            by_number=by_number,
+            record_errors=self.record_errors,
         )
 
     @property
@@ -105,10 +107,21 @@ class KafkaExchange:
         except LocalProtocolError as exc:
             then(refusal(request, InvalidRequestError.code, str(exc)), ())
             return
-        native = replace(
-            self._incoming, api_key=int(request.api_key), api_version=version, message=request
+        asked = self._incoming
+        native = IncomingRequest(
+            int(request.api_key),
+            version,
+            asked.correlation_id,
+            asked.client_id,
+            request,
+            asked.payload,
         )
-        context = replace(self.context, api_version=version)
+        context = self.context.told(
+            version,
+            magic=KAFKA_MAGIC,
+            by_number=self.context.by_number,
+            record_errors=self.record_errors,
+        )
         self._dispatcher.dispatch(context, native, _Awaited(self, then))
 
     def ask_all(self, requests: Sequence[Request], then: Callable[[list[Any]], None]) -> None:

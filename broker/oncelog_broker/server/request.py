@@ -173,6 +173,32 @@ class RequestContext:
         """Return whether a broker asks, which may touch internal topics."""
         return self.broker_id is not None
 
+    def told(
+        self,
+        api_version: int,
+        *,
+        magic: int,
+        by_number: bool,
+        record_errors: dict[TopicPartition, Sequence[int]],
+    ) -> RequestContext:
+        """Return the same asker, whose request is told in another version and in other batches.
+
+        Each request of Kafka's needs two of these; ``dataclasses.replace`` is five times as slow.
+        """
+        return RequestContext(
+            self.listener,
+            self.broker_id,
+            self.principal,
+            self.client_id,
+            self.peer,
+            api_version,
+            self.connection,
+            self.introduction,
+            magic,
+            by_number,
+            record_errors,
+        )
+
 
 class Handler(Protocol):
     """It serves one API, on the spot or by a callback later."""

@@ -1,8 +1,11 @@
-"""State that is kept per connection is dropped with it, once and in order."""
+"""State that is kept per connection is dropped with it, once and in order; an asker stays whole."""
 
 from __future__ import annotations
 
-from oncelog_broker.server.request import ConnectionState
+from dataclasses import fields
+from typing import Any
+
+from oncelog_broker.server.request import ConnectionState, RequestContext
 
 
 class Session:
@@ -33,3 +36,14 @@ def test_a_session_that_has_ended_is_not_closed_again() -> None:
     for callback in state.close():
         callback()
     assert (first.closed, second.closed) == (0, 1)
+
+
+def test_a_request_that_is_told_otherwise_is_of_the_same_asker() -> None:
+    values: dict[str, Any] = {each.name: object() for each in fields(RequestContext)}
+    other: dict[str, Any] = {"magic": 2, "by_number": True, "record_errors": {}}
+    told = RequestContext(**values).told(7, **other)
+    assert {name: getattr(told, name) for name in values} == {
+        **values,
+        "api_version": 7,
+        **other,
+    }
