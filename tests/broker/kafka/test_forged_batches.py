@@ -1,5 +1,5 @@
-"""What a client of Kafka forges is refused by the rule that is meant for it. Without the rule it is
-in the log."""
+"""Each forged batch is refused by the rule that is meant for it. Without the rule it is in the
+log."""
 
 from __future__ import annotations
 

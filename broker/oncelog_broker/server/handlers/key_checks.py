@@ -1,4 +1,4 @@
-"""Requests whose batches are large wait here while the keys of their records are looked at.
+"""Large requests wait here while the keys of their records are looked at.
 
 Rules
 -----
