@@ -8,6 +8,8 @@ is a large replica that nobody writes to; small ones, which are written, wait be
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,8 @@ import pytest
 from integration.processes import DEADLINE_S, Processes
 from integration.workload import Workload
 from oncelog import Admin, Consumer, Producer, TopicPartition
+from oncelog_broker.log.move_marks import write_moved
+from oncelog_runtime.files import SystemFiles
 from support.waiting import in_thread
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -84,6 +88,37 @@ async def places(admin: Admin) -> dict[tuple[str, int], str]:
 def left_of_moves(log_dir: Path) -> list[Path]:
     """Return what a move has left in a directory."""
     return [*log_dir.glob("*-future"), *log_dir.glob("*/moved.json"), *log_dir.glob("*/swap.json")]
+
+
+def kept_aside(log_dir: Path) -> list[Path]:
+    """Return the segments of the copy of the large replica that was put aside."""
+    return list(log_dir.glob(f"{LARGE}-0.*-stray/*.log"))
+
+
+async def test_a_replica_whose_new_directory_is_lost_is_fetched_again(cluster: Processes) -> None:
+    """The broker stops in the course of a move, and the disk to which the replica goes is replaced:
+    the old copy has lacked records since, for all that anybody knows."""
+    await fill(cluster)
+    async with cluster.admin() as admin:
+        source = Path((await places(admin))[LARGE, 0])
+    await cluster.stop_cleanly(BROKER)
+    directories = (cluster.cluster.broker(BROKER).data_path, source.parent / "data2")
+    (target,) = set(directories) - {source}
+    goes_to = json.loads((target / "meta.json").read_text())["directory_id"]
+    await in_thread(write_moved, SystemFiles(), f"{source}/{LARGE}-0", goes_to)
+    await in_thread(shutil.rmtree, target)
+    await in_thread(target.mkdir)
+    async with Producer(cluster.bootstrap, acks="all") as producer:
+        await producer.send(LARGE, RECORD, partition=0)
+    await cluster.restart(BROKER)
+    await cluster.wait_isr(LARGE, 3)
+    async with cluster.admin() as admin:
+        described = await admin.describe_log_dirs([BROKER], topics=[LARGE])
+    (replica,) = [each for log_dir in described for each in log_dir.replicas]
+    assert (replica.log_start_offset, replica.log_end_offset) == (0, COUNT + 1)
+    assert replica.size_bytes > (COUNT + 1) * len(RECORD)
+    assert await in_thread(kept_aside, source)
+    await cluster.delete_topic(LARGE)
 
 
 @pytest.mark.parametrize("fails", ["source", "target"])

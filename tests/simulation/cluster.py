@@ -26,6 +26,7 @@ from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ListenerConfig
 from oncelog_broker.coordinator.result import CoordinatorRecord
 from oncelog_broker.log.dir_jobs import SYNC
+from oncelog_broker.log.move_marks import MOVED_MARK
 from oncelog_controller.features import KAFKA_BATCHES
 from oncelog_controller.safeguards import SAFE
 from oncelog_controller.znodes import broker_path, state_path
@@ -303,10 +304,13 @@ class SimCluster:
 
     def replace_disk(self, broker_id: int, number: int) -> list[TopicPartition]:
         """Put a new, empty disk in the place of one of several, of a broker that is down. Returns
-        the partitions that were on it."""
+        the partitions that were on it, or may have gone there."""
         path, files = f"{DATA}/{number}", self.disks[broker_id]
         self.loop.trace(f"replace {self.host(broker_id)} {path}")
-        names = [name.rpartition("-") for name in files.list_dir(path)]
+        found = list(files.list_dir(path))
+        for other in (f"{DATA}/{index}" for index in range(self.knobs.log_dirs)):
+            found += [n for n in files.list_dir(other) if files.exists(f"{other}/{n}/{MOVED_MARK}")]
+        names = [name.rpartition("-") for name in set(found)]
         lost = [TopicPartition(topic, int(index)) for topic, _, index in names if index.isdigit()]
         files.remove_tree_now(path)
         files.make_dirs(path)

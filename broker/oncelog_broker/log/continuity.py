@@ -69,6 +69,7 @@ class Continuity:
         self._unused: dict[str, int | None] = {}
         self._failed: dict[str, bool] = {}
         self._judged = False
+        self._lost: frozenset[str] = frozenset()
         self._boot_id = ""
 
     @property
@@ -83,6 +84,8 @@ class Continuity:
         named = {name for d in self._dirs if d.record for name in d.record.directories}
         here = {d.directory_id for d in self._dirs if d.online}
         self._kept = _judge(self._dirs, len(named - here), self._boot_id)
+        if all(d.online for d in self._dirs):
+            self._lost = frozenset(named - here)
         self._own = _judge_each(self._dirs, self._kept, self._boot_id)
         # One that does not answer is still expected; one that is gone was said to be lost.
         self._directories = tuple(sorted(here if self._kept.loss is Loss.ALL else named | here))
@@ -95,6 +98,11 @@ class Continuity:
                     self._failed[name] = failed[name]
         self._judged = True
         self._warn()
+
+    def is_lost(self, directory_id: str) -> bool:
+        """Return whether a directory that an earlier life used is gone for good, so that the next
+        claim keeps nothing but what it lists. While one is offline, it may be that one."""
+        return directory_id in self._lost
 
     def _warn(self) -> None:
         if self._kept.loss is not Loss.NONE and any(not d.is_new for d in self._dirs):

@@ -6,6 +6,9 @@ Rules:
 - alone it counts, and loses the mark, if the directory that it names is here and has no copy: the
   move did not come so far. If that directory is not here, the log is *away*: the copy may lack what
   came since, so it neither counts nor goes [D16];
+- if that directory is gone for good, what counted is lost with it, and the broker says so: the copy
+  is put aside (``-stray``), keeps its mark, and is nobody's from then on. A start looks at it only
+  to see that the directory which it names has come back with a copy;
 - a copy with ``swap.json`` beside one that has no mark never was the log: the mark was taken away
   before the log went on where it was;
 - a copy in the making (``-future``) never counts, and goes;
@@ -15,17 +18,19 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from oncelog_broker.log.checkpoint import PARTITION_META, CheckpointError, decode_document
 from oncelog_broker.log.dir_making import LogDirError
-from oncelog_broker.log.move_marks import is_future, is_swapped, read_moved
+from oncelog_broker.log.move_marks import NOWHERE, is_future, is_swapped, read_moved
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.files import Files
 
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
 _PARTITION_DIR = re.compile(r"(.+)-(\d{1,9})")
+_STRAY_NAME = re.compile(r"(.+)-(\d{1,9})\.[0-9a-f]{32}-stray")
 
 
 @dataclass(slots=True)
@@ -46,6 +51,10 @@ class FoundLogs:
     """These lose their mark: the move did not come so far."""
     stale: dict[TopicPartition, str] = field(default_factory=dict)
     """Another copy counts instead of those in directories of these names."""
+    away: dict[TopicPartition, str] = field(default_factory=dict)
+    """The newest copies here of logs that are away lie in directories of these names."""
+    strays: dict[TopicPartition, set[str]] = field(default_factory=dict)
+    """Copies that were put aside went to the directories with these ids, which were gone."""
 
 
 def look(files: Files, path: str, directory_id: str) -> FoundLogs:
@@ -57,6 +66,9 @@ def look(files: Files, path: str, directory_id: str) -> FoundLogs:
             continue
         if name.endswith(DELETE_SUFFIX) or is_future(name):
             found.doomed.append(name)
+        elif match := _STRAY_NAME.fullmatch(name):
+            gone = found.strays.setdefault(TopicPartition(match[1], int(match[2])), set())
+            gone.add(read_moved(files, directory) or NOWHERE)
         elif match := _PARTITION_DIR.fullmatch(name):
             topic_partition = TopicPartition(match[1], int(match[2]))
             found.names[topic_partition] = name
@@ -83,7 +95,8 @@ def sort_out(found: Sequence[FoundLogs]) -> dict[TopicPartition, str]:
     for topic_partition, copies in places.items():
         if len(copies) == 1 and topic_partition not in copies[0].moved:
             continue
-        counts = _the_one(topic_partition, copies)
+        gone = {each for logs in found for each in logs.strays.get(topic_partition, ())}
+        counts = _the_one(topic_partition, copies, gone)
         for logs in copies:
             if logs is not counts:
                 logs.stale[topic_partition] = logs.names.pop(topic_partition)
@@ -91,14 +104,18 @@ def sort_out(found: Sequence[FoundLogs]) -> dict[TopicPartition, str]:
         if goes_to in here:
             counts.stays.append(topic_partition)
         elif goes_to is not None:
-            away[topic_partition] = f"{counts.path}/{counts.names.pop(topic_partition)}"
+            counts.away[topic_partition] = counts.names.pop(topic_partition)
+            away[topic_partition] = f"{counts.path}/{counts.away[topic_partition]}"
     return away
 
 
-def _the_one(topic_partition: TopicPartition, copies: list[FoundLogs]) -> FoundLogs:
-    """Return where the newest copy is."""
+def _the_one(
+    topic_partition: TopicPartition, copies: list[FoundLogs], gone: Container[str]
+) -> FoundLogs:
+    """Return where the newest copy is. Of one in a directory that was ``gone`` meanwhile nobody
+    knows whether it is the log that began anew without it."""
     newest = [logs for logs in copies if topic_partition not in logs.moved]
-    if len(newest) > 1:
+    if len(newest) > 1 and not any(logs.directory_id in gone for logs in newest):
         newest = [logs for logs in newest if topic_partition not in logs.swapped]
     elif not newest:
         # It was moved more than once: the newest is the one that goes where no other copy is.

@@ -10,7 +10,7 @@ checkpointer a directory, one for retention, one for compaction. Rules:
   start;
 - a log may move to another directory (``dir_moves``); of copies that a crash has left the start
   takes the one that counts (``found_copies``), and then the others go. One that is away, in a
-  directory that is not here, is not made anew.
+  directory that is not here, is not made anew, unless that one is gone for good.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from oncelog_broker.log.dir_move import put_aside
 from oncelog_broker.log.dir_moves import DirMoves
 from oncelog_broker.log.found_copies import (
     DELETE_SUFFIX,
+    STRAY_SUFFIX,
     FoundLogs,
     look,
     sort_out,
@@ -220,6 +221,7 @@ class LogManager:
                 log_dir.release()
             raise
         self.continuity.judge()
+        await self._give_up_lost(found)
         self.was_clean = all(log_dir.was_clean for log_dir in self.dirs)
         if self.was_clean:
             self.previous_broker_epoch = min(each.previous_broker_epoch for each in self.dirs)
@@ -324,6 +326,31 @@ class LogManager:
                     await log_dir.jobs.run(self._files.remove_tree_now, doomed)
                 except OSError as error:
                     log_dir.fail("load", error)
+
+    async def _give_up_lost(self, found: Mapping[LogDir, FoundLogs]) -> None:
+        """Put aside the copies of logs that went to a directory which is gone for good. What
+        counted was lost with it, as the next claim says: such a replica begins anew, like those
+        that lay there."""
+        lost = {
+            topic_partition
+            for logs in found.values()
+            for topic_partition in logs.away
+            if self.continuity.is_lost(logs.moved[topic_partition])
+        }
+        for log_dir, logs in found.items():
+            for topic_partition in sorted(lost & (logs.away.keys() | logs.stale.keys())):
+                name = logs.away.get(topic_partition) or logs.stale[topic_partition]
+                path = f"{log_dir.path}/{name}"
+                stray = f"{log_dir.path}/{self._unique_name(topic_partition, STRAY_SUFFIX)}"
+                try:
+                    await log_dir.jobs.run(put_aside, self._files, path, stray)
+                except OSError as error:
+                    lost.discard(topic_partition)
+                    log_dir.fail("load", error)
+                else:
+                    logger.warning("log_given_up", partition=topic_partition, path=stray)
+        for topic_partition in lost:
+            del self._away[topic_partition]
 
     async def _settle(self, log_dir: LogDir, found: FoundLogs) -> None:
         """Remove the marks of logs that came by a move, once the checkpoints know these logs."""
@@ -609,7 +636,10 @@ class LogManager:
 
     def _doomed_name(self, topic_partition: TopicPartition) -> str:
         """Return a name that the next start removes."""
-        suffix = f".{self._entropy.uuid().replace('-', '')}{DELETE_SUFFIX}"
+        return self._unique_name(topic_partition, DELETE_SUFFIX)
+
+    def _unique_name(self, topic_partition: TopicPartition, ending: str) -> str:
+        suffix = f".{self._entropy.uuid().replace('-', '')}{ending}"
         return str(topic_partition)[: _NAME_CHARS_MAX - len(suffix)] + suffix
 
     # ---- high watermarks and retention

@@ -7,8 +7,10 @@ import errno
 
 import pytest
 
+from oncelog_broker.log.claims import Loss
+from oncelog_broker.log.dir_making import LogDirError
 from oncelog_broker.log.log_manager import LogManager
-from oncelog_broker.log.move_marks import write_moved
+from oncelog_broker.log.move_marks import SwapMark, write_moved, write_swap
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.errors import LogDirNotFoundError, ReplicaNotAvailableError, StorageError
 from oncelog_runtime.entropy import SeededEntropy
@@ -246,6 +248,148 @@ async def test_a_log_whose_new_directory_is_offline_is_not_made_anew() -> None:
         without.create(TP, "id", SMALL)
     assert without.create(TP, "another-id", SMALL).topic_id == "another-id"
     await without.stop(clean=False)
+
+
+# ---------------------------------------------------------------- the new directory is gone
+
+
+async def half_moved(files: MemoryFiles, *dirs: str) -> dict[str, str]:
+    """Leave a log in directory A that says it goes to B, as a crash in mid-swap does; return the
+    ids of the directories."""
+    logs = await started(files, *dirs)
+    log = await a_log(logs)
+    if log.log_dir.path != A:
+        move(logs, A)
+        await moved(logs)
+    logs.continuity.claim()
+    logs.continuity.registered(10)
+    ids = {each.path: each.directory_id for each in logs.dirs}
+    await logs.stop(broker_epoch=10)
+    write_moved(files, f"{A}/{TP}", ids[B])
+    return ids
+
+
+def replace(files: MemoryFiles, path: str) -> None:
+    """Put a new, empty disk in the place of a directory."""
+    files.remove_tree_now(path)
+    files.make_dirs(path)
+    files.sync_dir("/")
+
+
+@pytest.mark.parametrize("dirs", [(A, B), (A,)], ids=["replaced", "removed"])
+async def test_a_log_whose_new_directory_is_gone_for_good_begins_anew(dirs: tuple[str]) -> None:
+    files = MemoryFiles(A, B)
+    await half_moved(files)
+    replace(files, B)
+    logs = await started(files, *dirs)
+    claimed = logs.continuity.claim()
+    assert (claimed.since, claimed.loss) == (None, Loss.ALL)
+    assert logs.continuity.listed == [], "nobody vouches for what may be an older copy"
+    logs.continuity.registered(20)
+    assert logs.get(TP) is None
+    log = logs.create(TP, "id", SMALL)
+    assert (log.log_end_offset, log.made_epoch) == (0, 20)
+    fill(log, 3)
+    await eventually(lambda: log.synced_offset == 3)
+    (kept,) = [name for name in traces(files, A) if name != str(TP)]
+    assert kept.endswith("-stray"), "somebody may want what is in the older copy"
+    assert any(name.endswith(".log") for name in files.list_dir(f"{A}/{kept}"))
+    await logs.stop(broker_epoch=20)
+    again = await started(files, *dirs)
+    found = again.get(TP)
+    assert found is not None
+    assert found.log_end_offset == 3
+    assert files.exists(f"{A}/{kept}")
+    await again.stop()
+
+
+async def test_a_broker_that_dies_before_it_could_tell_of_the_loss_tells_of_it_later() -> None:
+    files = MemoryFiles(A, B)
+    await half_moved(files)
+    replace(files, B)
+    logs = await started(files)
+    logs.continuity.claim()
+    files = files.image("none")
+    again = await started(files)
+    assert again.continuity.claim().loss is Loss.ALL
+    assert again.get(TP) is None
+    assert again.create(TP, "id", SMALL).log_end_offset == 0
+    await again.stop(clean=False)
+    await logs.stop(clean=False)
+
+
+async def test_a_power_cut_after_the_loss_was_told_brings_no_older_copy_back() -> None:
+    files = MemoryFiles(A, B)
+    await half_moved(files)
+    replace(files, B)
+    logs = await started(files)
+    logs.continuity.claim()
+    logs.continuity.registered(20)
+    logs.create(TP, "id", SMALL)
+    again = await started(files.image("none"))
+    found = again.get(TP)
+    assert found is None or found.log_end_offset == 0
+    assert again.create(TP, "id", SMALL).log_end_offset == 0
+    await again.stop(clean=False)
+    await logs.stop(clean=False)
+
+
+async def test_while_another_directory_is_offline_the_new_one_may_be_that() -> None:
+    files = MemoryFiles(A, B, C)
+    await half_moved(files, A, B, C)
+    replace(files, B)
+    files.fail("read", f"{C}/meta.json", times=None)
+    logs = await started(files, A, B, C)
+    with pytest.raises(StorageError, match="was moved from /a/orders-0"):
+        logs.create(TP, "id", SMALL)
+    logs.continuity.claim()
+    logs.continuity.registered(20)
+    await logs.stop(clean=False)
+    files.heal()
+    again = await started(files, A, B, C)
+    assert again.continuity.claim().loss is Loss.ALL
+    assert again.create(TP, "id", SMALL).log_end_offset == 0
+    await again.stop(clean=False)
+
+
+async def test_a_mark_that_cannot_be_read_names_no_directory_that_is_gone() -> None:
+    """Nothing is said to be lost, so the replica must not pass for a whole one."""
+    files = MemoryFiles(A, B)
+    await half_moved(files)
+    files.write_atomic_now(f"{A}/{TP}/moved.json", b"rot")
+    logs = await started(files)
+    assert logs.continuity.claim().loss is Loss.NONE
+    with pytest.raises(StorageError, match="was moved from /a/orders-0"):
+        logs.create(TP, "id", SMALL)
+    await logs.stop(clean=False)
+
+
+async def test_of_copies_that_all_went_on_none_is_taken_when_the_last_is_gone() -> None:
+    files = MemoryFiles(A, B, C)
+    ids = await half_moved(files, A, B, C)
+    files.make_dirs(f"{B}/{TP}")
+    write_moved(files, f"{B}/{TP}", ids[C])
+    replace(files, C)
+    logs = await started(files, A, B, C)
+    assert logs.continuity.claim().loss is Loss.ALL
+    assert logs.create(TP, "id", SMALL).log_end_offset == 0
+    await logs.stop(clean=False)
+
+
+async def test_a_directory_that_comes_back_although_it_was_lost_stops_the_start() -> None:
+    """Its copy may hold what nobody else has: it is not thrown away unasked."""
+    files = MemoryFiles(A, B)
+    await half_moved(files)
+    swap = SwapMark("id", 1, 0, 0, [])
+    files.make_dirs(f"{B}/{TP}")
+    write_swap(files, f"{B}/{TP}", swap)
+    logs = await started(files, A)
+    logs.continuity.claim()
+    logs.continuity.registered(20)
+    logs.create(TP, "id", SMALL)
+    await logs.stop(broker_epoch=20)
+    with pytest.raises(LogDirError, match="orders-0 is in /a and in /b"):
+        await started(files)
 
 
 async def test_a_place_that_is_taken_is_left_alone() -> None:

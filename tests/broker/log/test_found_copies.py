@@ -62,6 +62,7 @@ def test_a_move_that_did_not_come_so_far_leaves_the_log_where_it_is() -> None:
 def test_a_log_whose_new_directory_is_not_here_is_away(others: list[FoundLogs]) -> None:
     old = copy("/a", "/b")
     assert sort_out([old, *others]) == {TP: "/a/t-0"}
+    assert old.away == {TP: "t-0"}
     assert not old.names
     assert not old.stale
 
@@ -78,6 +79,28 @@ def test_of_copies_that_all_went_on_the_last_counts() -> None:
     assert last.stays == [TP]
     first, last = copy("/a", "/b"), copy("/b", "/c")
     assert sort_out([first, last]) == {TP: "/b/t-0"}
+
+
+def test_a_copy_that_was_put_aside_is_nobody_s() -> None:
+    files = MemoryFiles("/d")
+    stray = f"t-0.{'0' * 32}-stray"
+    for name in (stray, "t-stray-0"):
+        files.make_dirs(f"/d/{name}")
+    write_moved(files, f"/d/{stray}", "gone")
+    found = look(files, "/d", "own")
+    assert list(found.names.values()) == ["t-stray-0"]
+    assert (found.strays, found.doomed, found.moved) == ({TP: {"gone"}}, [], {})
+    assert not sort_out([found])
+
+
+def test_a_copy_that_was_taken_for_lost_is_not_thrown_away_when_it_is_back() -> None:
+    began_anew, back = copy("/a"), copy("/b", swapped=True)
+    began_anew.strays[TP] = {"/b"}
+    with pytest.raises(LogDirError, match="t-0 is in /a and in /b"):
+        sort_out([began_anew, back])
+    began_anew, other = copy("/a"), copy("/c", swapped=True)
+    began_anew.strays[TP] = {"/b"}
+    assert counting(began_anew, other) == ["/a"]
 
 
 def test_two_copies_of_which_nothing_is_known_stop_the_start() -> None:
