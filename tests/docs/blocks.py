@@ -29,6 +29,8 @@ Instructions, one a line, longer ones indented on the lines below:
 
 ``given``, ``then``
     commands before and after the block; all must succeed.
+``broker``
+    a broker with this id is started before the block, as one more of the page's cluster.
 ``before``, ``after``
     Python before and after a Python block, in its namespace and its loop.
 ``until``, ``until printed``
@@ -71,6 +73,7 @@ LANGUAGES = ("console", "sh", "python", "text", *FILES)
 INSTRUCTIONS = (
     "given",
     "then",
+    "broker",
     "before",
     "after",
     "until",

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -41,7 +41,7 @@ def log_dirs_of(folder: Path, broker_id: int, dirs: int) -> list[str]:
 
 
 class PagesCluster(Cluster):
-    """Each of its three brokers has ``dirs`` directories."""
+    """It begins with three brokers. Each has ``dirs`` directories."""
 
     def __init__(self, folder: Path, dirs: int) -> None:
         super().__init__(folder, 3, files=RoomyFiles(), **SETTINGS)
@@ -60,18 +60,28 @@ def shims() -> Iterator[Path]:
         yield shims
 
 
+class PageCluster(NamedTuple):
+    """A page's cluster runs beside it."""
+
+    bootstrap: str
+    start_broker: Callable[[int], None]
+    """It starts one broker more, with this id, and returns when that serves."""
+
+
 @pytest.fixture(scope="session")
-def clusters_of_pages() -> Iterator[Callable[[Path, int], AbstractContextManager[str]]]:
-    """Make a cluster of three brokers in a folder, each with so many directories, and say where it
-    is."""
+def clusters_of_pages() -> Iterator[Callable[[Path, int], AbstractContextManager[PageCluster]]]:
+    """Make a cluster of three brokers in a folder, each with so many directories."""
     loop = LoopThread("clusters of pages")
 
+    def started(cluster: PagesCluster, broker_id: int) -> None:
+        loop.call(cluster.start_broker(broker_id))
+
     @contextmanager
-    def made(folder: Path, dirs: int) -> Iterator[str]:
+    def made(folder: Path, dirs: int) -> Iterator[PageCluster]:
         cluster = PagesCluster(folder, dirs)
         loop.call(cluster.__aenter__())
         try:
-            yield cluster.bootstrap
+            yield PageCluster(cluster.bootstrap, lambda broker_id: started(cluster, broker_id))
         finally:
             loop.call(cluster.close())
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from docs.blocks import Block, blocks_of
-from docs.conftest import log_dirs_of
+from docs.conftest import PageCluster, log_dirs_of
 from docs.page import Page
 from oncelog_cli import typed
 from oncelog_cli.main import app
@@ -71,7 +71,7 @@ def test_the_page_does_what_it_says(
     page: str,
     tmp_path: Path,
     shims: Path,
-    clusters_of_pages: Callable[[Path, int], AbstractContextManager[str]],
+    clusters_of_pages: Callable[[Path, int], AbstractContextManager[PageCluster]],
 ) -> None:
     todo = [each for each in blocks(page) if not (each.get("not run") or each.get("elsewhere"))]
     if not todo:
@@ -79,13 +79,16 @@ def test_the_page_does_what_it_says(
     own = page in STARTS_ITS_OWN
     folder, shown = tmp_path / "cluster", TWO_DIRECTORIES.get(page)
     dirs = 1 if shown is None else 2
-    with nullcontext("") if own else clusters_of_pages(folder, dirs) as bootstrap:
-        running = Page(tmp_path, shims, bootstrap)
+    with nullcontext(None) if own else clusters_of_pages(folder, dirs) as cluster:
+        running = Page(tmp_path, shims, "" if cluster is None else cluster.bootstrap)
         if shown is not None:
             for number, path in enumerate(log_dirs_of(folder, shown, dirs), 1):
                 running.names.learn(f"/data{number}", path)
         try:
             for block in todo:
+                if joining := block.get("broker"):
+                    assert cluster is not None, f"{block.where}: the page starts its own cluster"
+                    cluster.start_broker(int(joining))
                 running.run(block)
             running.end()
         finally:
