@@ -27,6 +27,7 @@ from kafka_suites import (
     kafka_tools,
     kcat,
     librdkafka,
+    spark_connector,
 )
 from kafka_suites.fetch import NotAvailableError
 from kafka_suites.kit import Kit, Suite, brokers
@@ -45,6 +46,7 @@ SUITES: Mapping[str, Suite] = {
     "connect": Suite(connect.run),
     "faststream": Suite(faststream.run),
     "faust": Suite(faust.run),
+    "spark-connector": Suite(spark_connector.run, nightly=True),
 }
 
 

@@ -39,7 +39,8 @@ def test_what_is_otherwise_is_told(
 
 
 @pytest.mark.parametrize(
-    ("suite", "name"), [("faststream.py", "till.py"), ("faust.py", "stars.py")]
+    ("suite", "name"),
+    [("faststream.py", "till.py"), ("faust.py", "stars.py"), ("spark_connector.py", "shout.py")],
 )
 def test_a_program_of_the_guide_is_found(suite: str, name: str) -> None:
     found, text = guide.program(suite)
