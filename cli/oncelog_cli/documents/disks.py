@@ -1,4 +1,4 @@
-"""How full the disks of brokers are is seen here, and how full they would be after some moves.
+"""Disks of brokers are looked at here: how full they are, and how full moves would leave them.
 
 Rules: the directories of a broker count together, as the planner counts them. A replica that goes
 frees what it holds at its broker; one that is added needs its part of what is to be copied. What is
