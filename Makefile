@@ -113,8 +113,8 @@ chaos-spark: setup ## MESSAGES=20000 ROUNDS=4: Spark drivers, tasks, executors, 
 security-check: setup ## the matrix of rights, hostile input, CVEs, safeguards switched off; ends with one JSON line
 	@cd tests && PYTHONPATH=. ../$(BIN)/python -m integration.hostile.check --jobs $(JOBS)
 
-kafka-suites: setup ## SUITES="franz-go kcat": tests of others judge the Kafka listener of three brokers; one JSON line
-	@cd tests && PYTHONPATH=. ../$(BIN)/python -m kafka_suites.check $(SUITES)
+kafka-suites: setup ## SUITES="franz-go kcat" KILLS=1: tests of others judge the Kafka listener of three brokers; one JSON line
+	@cd tests && PYTHONPATH=. ../$(BIN)/python -m kafka_suites.check $(if $(KILLS),--kills) $(SUITES)
 
 console-check: setup ## the console in a browser: tests, pages for everybody, first paints; one JSON line
 	@cd tests && PYTHONPATH=. ../$(BIN)/python -m console.check

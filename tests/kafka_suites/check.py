@@ -15,17 +15,19 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafka_suites import (
     connect,
+    doors,
     faststream,
     faust,
     franz_go,
     kafka_python,
     kafka_tools,
     kcat,
+    kills,
     librdkafka,
     spark_connector,
 )
@@ -47,6 +49,15 @@ SUITES: Mapping[str, Suite] = {
     "faststream": Suite(faststream.run),
     "faust": Suite(faust.run),
     "spark-connector": Suite(spark_connector.run, nightly=True),
+    "franz-go-kills": Suite(
+        franz_go.under_kills,
+        settings={**kills.SETTINGS, **doors.SETTINGS},
+        nightly=True,
+        kills=True,
+    ),
+    "tools-kills": Suite(
+        kafka_tools.under_kills, settings=kills.SETTINGS, nightly=True, kills=True
+    ),
 }
 
 
@@ -54,8 +65,9 @@ def main() -> int:
     """Run what is asked for; return 0 if all is well."""
     parser = argparse.ArgumentParser(prog="kafka-suites", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of: {', '.join(SUITES)}")
-    gates = [name for name, suite in SUITES.items() if not suite.nightly]
-    asked = parser.parse_args().suites or gates
+    parser.add_argument("--kills", action="store_true", help="also those that kill brokers")
+    options = parser.parse_args()
+    asked = asked_for(options.suites, kills=options.kills)
     for name in asked:
         if name not in SUITES:
             parser.error(f"there is no suite {name!r}: choose from {', '.join(SUITES)}")
@@ -73,14 +85,24 @@ def main() -> int:
     return 0 if line["ok"] else 1
 
 
+def asked_for(names: Sequence[str], *, kills: bool) -> list[str]:
+    """Return the suites to run: those that are named, or the gates.
+
+    :param kills: with those that kill brokers.
+    """
+    gates = [name for name, suite in SUITES.items() if not suite.nightly]
+    more = [name for name, suite in SUITES.items() if suite.kills and kills]
+    return list(dict.fromkeys([*(names or gates), *more]))
+
+
 def played(name: str, suite: Suite, folder: Path) -> SuiteResult:
     """Run one suite against brokers of its own."""
     folder.mkdir()
     try:
-        with brokers(folder / "cluster") as cluster:
+        with brokers(folder / "cluster", suite.settings) as cluster:
             said(f"{name}: runs against {cluster.kafka_bootstrap}")
             servers = cluster.kafka_bootstrap or ""
-            return suite.run(Kit(servers, cluster.bootstrap, folder, said))
+            return suite.run(Kit(servers, cluster.bootstrap, folder, said, cluster))
     except NotAvailableError as error:
         return SuiteResult(missing=str(error))
     except LocalClusterError as error:

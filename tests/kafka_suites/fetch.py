@@ -15,6 +15,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from oncelog_cli.local.maven import Jar, jars_in
@@ -72,14 +73,45 @@ def kafka_jars(report: Report) -> str:
     return jars(KAFKA_JARS, f"Kafka {KAFKA_VERSION}", report)
 
 
-def go_tests(module: str, version: str, checksum: str, package: str, report: Report) -> Path:
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One line of a Go module reads otherwise in a program of its tests."""
+
+    file: str
+    """Its path in the module."""
+    before: str
+    """This stands there once."""
+    after: str
+
+    def apply(self, module: Path) -> None:
+        """Change a copy of the module.
+
+        :raises NotAvailableError: the line is not there, or not once.
+        """
+        path = module / self.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(self.before) != 1:
+            raise NotAvailableError(f"{path} is not what it was: {self.before!r} is not there once")
+        path.write_text(text.replace(self.before, self.after), encoding="utf-8")
+
+
+def go_tests(
+    module: str,
+    version: str,
+    checksum: str,
+    package: str,
+    report: Report,
+    edits: Sequence[Edit] = (),
+) -> Path:
     """Return the program of a package's tests, built from a Go module.
 
     :param checksum: the module's, as ``go.sum`` has it (``h1:...``).
     :raises NotAvailableError: it cannot be had, is another, or does not build.
     """
     need("go")
-    program = cache() / f"{module.rpartition('/')[2]}-{version}-{Path(package).name}.test"
+    name = f"{module.rpartition('/')[2]}-{version}-{Path(package).name}"
+    mark = f"-{hashlib.sha256(repr(edits).encode()).hexdigest()[:12]}" if edits else ""
+    program = cache() / f"{name}{mark}.test"
     if program.exists():
         return program
     report(f"fetching {module} {version} once, and building the tests of {package}")
@@ -88,7 +120,13 @@ def go_tests(module: str, version: str, checksum: str, package: str, report: Rep
         raise NotAvailableError(f"{module} {version} is not what it was: its sum is {got['Sum']}")
     program.parent.mkdir(parents=True, exist_ok=True)
     new = program.with_suffix(".new")
-    run(["go", "test", "-C", got["Dir"], "-c", "-o", str(new), package], BUILD_S)
+    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
+        source = Path(got["Dir"])
+        if edits:
+            source = shutil.copytree(source, Path(folder, "module"), copy_function=shutil.copyfile)
+        for edit in edits:
+            edit.apply(source)
+        run(["go", "test", "-C", str(source), "-c", "-o", str(new), package], BUILD_S)
     new.replace(program)
     return program
 

@@ -10,11 +10,13 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 
 from kafka_suites.fetch import kafka_jars
 from kafka_suites.guide import difference
+from kafka_suites.kills import Kills, TooFewKillsError, killed_in_turns
 from kafka_suites.kit import Ended, Kit
 from kafka_suites.verdict import NotAsExpectedError, SuiteResult
 
@@ -29,7 +31,12 @@ SCRIPTS = {
 }
 RECORDS = 20_000
 COPIED = 3_000
+COPIED_UNDER_KILLS = 6_000
+"""Ten by ten they take long enough that a broker of each kind dies meanwhile."""
+QUIET_MS = 10_000
+"""After so long without a record there is none that is one too many."""
 DEADLINE_S = 90.0
+UNDER_KILLS_S = 300.0
 
 
 class Tools:
@@ -50,13 +57,15 @@ class Tools:
             tool, "--bootstrap-server", self._kit.bootstrap, *arguments, text=text
         )
 
-    def without_servers(self, tool: str, *arguments: str, text: str = "") -> str:
+    def without_servers(
+        self, tool: str, *arguments: str, text: str = "", seconds: float = DEADLINE_S
+    ) -> str:
         """Run a tool that is told otherwise where the brokers are."""
         self._runs += 1
         name = f"{self._runs:02d}-{tool.rpartition('.')[2]}"
         main = tool if tool.startswith("kafka.") else TOOLS + tool
         command = ["java", *JVM, LOGGING, "-cp", self._class_path, main, *arguments]
-        ended = self._kit.run(name, command, DEADLINE_S, text=text)
+        ended = self._kit.run(name, command, seconds, text=text)
         if ended.code != 0:
             raise NotAsExpectedError(f"{main}: {ended.tail}")
         return ended.output
@@ -77,6 +86,10 @@ class Tools:
             script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
             script.chmod(0o755)
         return difference(self._kit, "kafka_tools.py", {"PATH": f"{folder}:{os.environ['PATH']}"})
+
+    def killed_in_turns(self) -> AbstractContextManager[Kills]:
+        """Kill brokers while a block runs."""
+        return killed_in_turns(self._kit.cluster, self._kit.report)
 
     def make_topic(self, name: str, partitions: int = 3) -> None:
         """Make a topic with three replicas."""
@@ -133,23 +146,56 @@ def verifiable_clients(tools: Tools) -> None:
 
 def copier(tools: Tools) -> None:
     """Every record is copied once, in order, by transactions that abort by chance."""
+    fill_the_source(tools, COPIED)
+    copy(tools, size=100)
+    judge_the_copy(tools, COPIED, COPIED // 100, "--max-messages", str(COPIED))
+
+
+def copier_under_kills(tools: Tools) -> None:
+    """It is so too while brokers are killed."""
+    count, size = COPIED_UNDER_KILLS, 10
+    fill_the_source(tools, count)
+    with tools.killed_in_turns() as kills:
+        copy(tools, size, seconds=UNDER_KILLS_S)
+    judge_the_copy(tools, count, count // size, "--timeout-ms", str(QUIET_MS))
+    try:
+        kills.check()
+    except TooFewKillsError as error:
+        raise NotAsExpectedError(str(error)) from error
+
+
+def fill_the_source(tools: Tools, count: int) -> None:
+    """Make the topics of a copy, and write the numbers from 0 on into one of them."""
     for topic in ("suite-copied", "suite-copy"):
         tools.make_topic(topic, partitions=1)
-    count = str(COPIED)
-    tools.run("VerifiableProducer", "--topic", "suite-copied", "--max-messages", count)
+    tools.run("VerifiableProducer", "--topic", "suite-copied", "--max-messages", str(count))
+
+
+def copy(tools: Tools, size: int, seconds: float = DEADLINE_S) -> None:
+    """Copy them, ``size`` by ``size``, by transactions of which a third aborts."""
     topics = ["--input-topic", "suite-copied", "--input-partition", "0"]
     topics += ["--output-topic", "suite-copy", "--consumer-group", "suite-copier"]
-    ways = ["--transactional-id", "suite-copier", "--transaction-size", "100"]
+    ways = ["--transactional-id", "suite-copier", "--transaction-size", str(size)]
     ways += ["--enable-random-aborts", "--use-group-metadata"]
     servers = ["--broker-list", tools.bootstrap]
-    tools.without_servers("TransactionalMessageCopier", *servers, *topics, *ways)
-    reading = ["--from-beginning", "--max-messages", count, "--isolation-level", "read_committed"]
+    options = [*servers, *topics, *ways]
+    tools.without_servers("TransactionalMessageCopier", *options, seconds=seconds)
+
+
+def judge_the_copy(tools: Tools, count: int, transactions: int, *until: str) -> None:
+    """Expect each record once and in order, and more in the log than that.
+
+    :param count: so many records were to be copied.
+    :param transactions: so many have committed, and have each left a marker.
+    :param until: the option of the console that says when it has read all.
+    """
+    reading = ["--from-beginning", "--isolation-level", "read_committed", *until]
     printed = tools.run("consumer.ConsoleConsumer", "--topic", "suite-copy", *reading)
     came = [line for line in printed.splitlines() if line.isdecimal()]
-    if came != [str(number) for number in range(COPIED)]:
+    if came != [str(number) for number in range(count)]:
         raise NotAsExpectedError(f"{len(came)} came out, {len(set(came))} different ones")
     printed = tools.run("GetOffsetShell", "--topic", "suite-copy", "--time", "latest")
-    if int(printed.strip().rpartition(":")[2]) <= COPIED + COPIED // 100:
+    if int(printed.strip().rpartition(":")[2]) <= count + transactions:
         raise NotAsExpectedError(f"nothing was aborted: the log ends at {printed.strip()}")
 
 
@@ -253,8 +299,21 @@ def run(kit: Kit) -> SuiteResult:
 
     :raises NotAvailableError: they cannot be had here.
     """
-    tools, result = Tools(kit), SuiteResult()
-    for test in TESTS:
+    return played(Tools(kit), TESTS)
+
+
+def under_kills(kit: Kit) -> SuiteResult:
+    """Run the copier while brokers are killed.
+
+    :raises NotAvailableError: it cannot be had here.
+    """
+    return played(Tools(kit), [copier_under_kills])
+
+
+def played(tools: Tools, tests: Iterable[Callable[[Tools], None]]) -> SuiteResult:
+    """Return what comes of tests that are run one after the other."""
+    result = SuiteResult()
+    for test in tests:
         try:
             test(tools)
         except NotAsExpectedError as error:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_suites.fetch import Report
@@ -84,11 +84,15 @@ class Kit:
     :param bootstrap: where clients of Kafka find the brokers, comma separated.
     :param oncelog: where ours find them.
     :param folder: a directory of the suite's own.
+    :param cluster: the brokers themselves, for a suite that harms them.
     """
 
-    def __init__(self, bootstrap: str, oncelog: str, folder: Path, report: Report) -> None:
+    def __init__(
+        self, bootstrap: str, oncelog: str, folder: Path, report: Report, cluster: LocalCluster
+    ) -> None:
         self.bootstrap = bootstrap
         self.oncelog = oncelog
+        self.cluster = cluster
         self.folder = folder
         self.report = report
 
@@ -162,12 +166,20 @@ class Suite:
     run: Callable[[Kit], SuiteResult]
     nightly: bool = False
     """Whether it takes so long that it runs only when it is asked for."""
+    kills: bool = False
+    """Whether brokers are killed meanwhile."""
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    """Its brokers have these, over ``SETTINGS``."""
 
 
 @contextmanager
-def brokers(directory: Path) -> Iterator[LocalCluster]:
-    """Start three brokers with a listener for clients of Kafka; they are stopped at the end."""
-    cluster = LocalCluster(directory, brokers=BROKERS, settings=SETTINGS, kafka=True)
+def brokers(directory: Path, settings: Mapping[str, Value]) -> Iterator[LocalCluster]:
+    """Start three brokers with a listener for clients of Kafka; they are stopped at the end.
+
+    :param settings: over ``SETTINGS``.
+    """
+    every = {**SETTINGS, **settings}
+    cluster = LocalCluster(directory, brokers=BROKERS, settings=every, kafka=True)
     cluster.start()
     try:
         yield cluster

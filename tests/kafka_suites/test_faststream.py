@@ -13,6 +13,7 @@ from kafka_suites.faststream import COUNT, PRICE_CENTS, Till
 from kafka_suites.kit import Kit
 from kafka_suites.verdict import NotAsExpectedError
 from oncelog import Record
+from oncelog_cli.local.cluster import LocalCluster
 
 
 def receipt(number: int, cents: int | None = None) -> Record:
@@ -29,7 +30,7 @@ def till(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Till:
     """Some orders were written."""
     monkeypatch.setattr(faststream, "environment", lambda listed, report: tmp_path)
     monkeypatch.setattr(records, "write", lambda servers, topic, rows: None)
-    till = Till(Kit("there:1", "here:1", tmp_path, print))
+    till = Till(Kit("there:1", "here:1", tmp_path, print, LocalCluster(tmp_path)))
     till.order()
     return till
 

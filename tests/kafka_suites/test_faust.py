@@ -12,6 +12,7 @@ from kafka_suites.faust import COUNT, TOTALS, Kitchen
 from kafka_suites.kit import Kit
 from kafka_suites.verdict import NotAsExpectedError
 from oncelog import Record
+from oncelog_cli.local.cluster import LocalCluster
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def kitchen(
 ) -> Kitchen:
     """Some reviews were written."""
     monkeypatch.setattr(faust, "environment", lambda listed, report: tmp_path)
-    kitchen = Kitchen(Kit("there:1", "here:1", tmp_path, print))
+    kitchen = Kitchen(Kit("there:1", "here:1", tmp_path, print, LocalCluster(tmp_path)))
     kitchen.review()
     assert len(written) == COUNT
     return kitchen

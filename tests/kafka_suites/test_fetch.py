@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_suites.fetch import KAFKA_JARS, NotAvailableError, environment, jars, need, run
+from kafka_suites.fetch import KAFKA_JARS, Edit, NotAvailableError, environment, jars, need, run
 from oncelog_cli.local.process import free_port
 
 
@@ -64,3 +64,15 @@ def test_what_pip_does_not_get_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     for _ in range(2):  # what is begun is not taken for whole
         with pytest.raises(NotAvailableError, match="surely-no-package==1.0"):
             environment(pinned, print)
+
+
+def test_a_line_of_a_module_is_changed_if_it_is_there_once(tmp_path: Path) -> None:
+    source = tmp_path / "a_test.go"
+    source.write_text("one\ntwo\n")
+    edit = Edit("a_test.go", "two", "2")
+    edit.apply(tmp_path)
+    assert source.read_text() == "one\n2\n"
+    for text in ("one\n", "two two\n"):
+        source.write_text(text)
+        with pytest.raises(NotAvailableError, match="'two' is not there once"):
+            edit.apply(tmp_path)

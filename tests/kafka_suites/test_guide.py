@@ -10,6 +10,7 @@ import pytest
 from kafka_suites import guide
 from kafka_suites.guide import Shown, difference, shown
 from kafka_suites.kit import Kit
+from oncelog_cli.local.cluster import LocalCluster
 
 
 @pytest.mark.parametrize(("suite", "program"), [("kcat.py", "kcat"), ("kafka_tools.py", "kafka-")])
@@ -34,7 +35,7 @@ def test_what_is_otherwise_is_told(
     commands: list[Shown], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guide, "shown", lambda suite: commands)
-    kit = Kit("there:1", "here:1", tmp_path, print)
+    kit = Kit("there:1", "here:1", tmp_path, print, LocalCluster(tmp_path))
     assert difference(kit, "kcat.py", {"PATH": os.environ["PATH"]}) == told
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_suites.kit import Kit, Running
+from oncelog_cli.local.cluster import LocalCluster
 from support.waiting import eventually
 
 ENDS = "trap 'echo bye; exit 3' TERM; echo here; while :; do sleep 0.01; done"
@@ -16,7 +17,7 @@ STAYS = "trap '' TERM; echo here; while :; do sleep 0.01; done"
 
 @pytest.fixture
 def kit(tmp_path: Path) -> Kit:
-    return Kit("there:1", "here:1", tmp_path, print)
+    return Kit("there:1", "here:1", tmp_path, print, LocalCluster(tmp_path))
 
 
 def printed(running: Running) -> Callable[[], bool]:

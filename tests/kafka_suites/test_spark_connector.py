@@ -12,6 +12,7 @@ from kafka_suites.kit import Kit
 from kafka_suites.spark_connector import CONNECTOR, COUNT, PACKAGES, PINNED, SHOUTED, SUITE, Visits
 from kafka_suites.verdict import NotAsExpectedError
 from oncelog import Record
+from oncelog_cli.local.cluster import LocalCluster
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_a_visit_that_is_lost_or_doubled_is_told(
 ) -> None:
     monkeypatch.setattr(spark_connector, "environment", lambda listed, report: tmp_path)
     monkeypatch.setattr(spark_connector, "jars", lambda listed, what, report: "a.jar")
-    visits = Visits(Kit("there:1", "here:1", tmp_path, print))
+    visits = Visits(Kit("there:1", "here:1", tmp_path, print, LocalCluster(tmp_path)))
     visits.write()
     assert len(written) == COUNT
     lost, doubled = more

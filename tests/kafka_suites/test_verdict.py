@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_suites.check import PAGE, SUITES
+from kafka_suites.check import PAGE, SUITES, asked_for
 from kafka_suites.verdict import (
     KnownFailuresError,
     NotAsExpectedError,
@@ -99,3 +99,14 @@ def test_what_builds_on_a_failure_is_left_out() -> None:
     assert played == ["first"]
     assert (result.passed, result.failed) == (["first"], {"second": "oh"})
     assert result.skipped == {"first": "second failed"}
+
+
+def test_brokers_are_killed_only_when_it_is_asked_for() -> None:
+    killing = ["franz-go-kills", "tools-kills"]
+    gates = asked_for([], kills=False)
+    assert {"franz-go", "tools", "kcat"} <= set(gates)
+    assert not {*killing, "librdkafka-more"} & set(gates)
+    assert asked_for([], kills=True) == [*gates, *killing]
+    assert asked_for(["kcat"], kills=True) == ["kcat", *killing]
+    assert asked_for(["tools-kills"], kills=False) == ["tools-kills"]
+    assert asked_for(killing, kills=True) == killing

@@ -13,24 +13,28 @@ Pass = Callable[[bytes], bool]
 
 
 class TcpProxy:
-    """It forwards to ``host:port`` until told otherwise. Listens on 127.0.0.1 at ``port``."""
+    """It forwards to ``host:port`` until told otherwise. Listens at ``port``.
 
-    def __init__(self, target_host: str, target_port: int) -> None:
+    :param patience_s: so long a client waits, connected, for a server that is not there.
+    """
+
+    def __init__(self, target_host: str, target_port: int, *, patience_s: float = 0.0) -> None:
         self.port = 0
         self.connections = 0
         """How many were accepted and forwarded so far."""
         self.silent = False
         """Swallow everything the server says; the connection stays open."""
         self._target = (target_host, target_port)
+        self._patience_s = patience_s
         self._server: asyncio.Server | None = None
         self._cut = False
         self._cut_at_reply = False
         self._writers: dict[asyncio.StreamWriter, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    async def start(self) -> None:
-        """Listen on a free port."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Listen, on a free port unless it is told which."""
+        self._server = await asyncio.start_server(self._accept, host, port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
@@ -70,7 +74,7 @@ class TcpProxy:
             writer.transport.abort()
             return
         try:
-            upstream_reader, upstream = await asyncio.open_connection(*self._target)
+            upstream_reader, upstream = await self._connect()
         except OSError:
             writer.transport.abort()
             return
@@ -85,6 +89,17 @@ class TcpProxy:
             for end in (writer, upstream):
                 self._writers.pop(end, None)
                 end.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience_s
+        while True:
+            try:
+                return await asyncio.open_connection(*self._target)
+            except OSError:
+                if loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(0.05)
 
     def _lets_through(self, chunk: bytes) -> bool:
         if self._cut_at_reply and _is_reply(chunk):
