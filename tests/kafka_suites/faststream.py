@@ -82,7 +82,7 @@ class Till:
 
 
 def orders_become_receipts(till: Till) -> None:
-    """Both those that were there before it began, and those that come while it runs."""
+    """It takes those that were there before it began, and those that come while it runs."""
     till.order()
     with till.running("confluent"):
         till.joined(1)

@@ -27,7 +27,7 @@ COUNT = 200
 DISHES = 23
 STARS = 5
 Sums = dict[bytes, list[int]]
-"""What was told of each dish, in order."""
+"""It holds what was told of each dish, in order."""
 
 
 class Kitchen:
@@ -108,7 +108,7 @@ def last(rows: list[Record]) -> dict[bytes, bytes]:
 
 
 def reviews_are_summed_up(kitchen: Kitchen) -> None:
-    """Both those that were there before it began, and those that come while it runs."""
+    """It takes those that were there before it began, and those that come while it runs."""
     kitchen.review()
     with kitchen.running():
         kitchen.shared(1)

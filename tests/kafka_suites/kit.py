@@ -50,7 +50,7 @@ class Ended:
 
 
 class Running:
-    """A program of others runs until it is told to stop."""
+    """It is a program of others, and runs until it is told to stop."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self._process = process

@@ -17,7 +17,7 @@ from oncelog_cli.local.cluster import LocalCluster
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[records.Keyed]:
-    """What is written."""
+    """Return what is written."""
     rows: list[records.Keyed] = []
     monkeypatch.setattr(records, "write", lambda servers, topic, more: rows.extend(more))
     return rows

@@ -1,4 +1,4 @@
-"""What Spark copied is held against what was written, whatever Spark made of it."""
+"""The suite compares what Spark copied with what was written, whatever Spark made of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oncelog_cli.local.cluster import LocalCluster
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[records.Keyed]:
-    """What is written."""
+    """Return what is written."""
     rows: list[records.Keyed] = []
     monkeypatch.setattr(records, "write", lambda servers, topic, more: rows.extend(more))
     return rows

@@ -67,7 +67,7 @@ def known_failures(page: str) -> dict[str, dict[str, str]]:
 
 
 def in_turn(tests: Sequence[Callable[[T], None]], subject: T) -> SuiteResult:
-    """Play tests of which each builds on the one before: after one that fails, none is played.
+    """Run tests until one fails: each builds on the one before, and the rest is skipped then.
 
     :param tests: named by their functions; what they raise is ``NotAsExpectedError``.
     """

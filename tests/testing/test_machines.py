@@ -109,7 +109,7 @@ def test_settings_that_do_not_hold() -> None:
 
 
 async def test_a_broker_that_fails_as_all_ends_is_stopped_to_its_end(tmp_path: Path) -> None:
-    """Its ports were left open when what stops it was broken off."""
+    """A broker that is half stopped would keep its ports."""
     async with RealDisks(tmp_path, 1) as cluster:
         broker = cluster.brokers[1]
         broker.failed.set_exception(OSError("its last disk"))
