@@ -38,7 +38,7 @@ NOT_RUN: dict[str, int] = {
     "docs/console.md": 1,
     "docs/containers.md": 4,
     "docs/install.md": 2,
-    "docs/performance.md": 4,
+    "docs/performance.md": 5,
     "docs/security.md": 5,
     "docs/simulation.md": 4,
     "docs/sizing.md": 1,
