@@ -314,12 +314,7 @@ def played(tools: Tools, tests: Iterable[Callable[[Tools], None]]) -> SuiteResul
     """Return what comes of tests that are run one after the other."""
     result = SuiteResult()
     for test in tests:
-        try:
-            test(tools)
-        except NotAsExpectedError as error:
-            result.failed[test.__name__] = str(error)
-        else:
-            result.passed.append(test.__name__)
+        result.play(test.__name__, test, tools)
     return result
 
 

@@ -119,10 +119,5 @@ def run(kit: Kit) -> SuiteResult:
     for codec in CODECS:
         tests[f"produced_and_consumed[{codec}]"] = partial(produced_and_consumed, codec)
     for name, test in tests.items():
-        try:
-            test(kcat)
-        except NotAsExpectedError as error:
-            result.failed[name] = str(error)
-        else:
-            result.passed.append(name)
+        result.play(name, test, kcat)
     return result

@@ -44,6 +44,15 @@ class SuiteResult:
     missing: str | None = None
     """Why the suite could not be run at all."""
 
+    def play(self, name: str, test: Callable[[T], None], subject: T) -> None:
+        """Run the test of this name, and keep what came of it."""
+        try:
+            test(subject)
+        except NotAsExpectedError as error:
+            self.failed[name] = str(error)
+        else:
+            self.passed.append(name)
+
 
 def known_failures(page: str) -> dict[str, dict[str, str]]:
     """Return the failures that a page explains.
@@ -75,13 +84,8 @@ def in_turn(tests: Sequence[Callable[[T], None]], subject: T) -> SuiteResult:
     for test in tests:
         if result.failed:
             result.skipped[test.__name__] = f"{next(iter(result.failed))} failed"
-            continue
-        try:
-            test(subject)
-        except NotAsExpectedError as error:
-            result.failed[test.__name__] = str(error)
         else:
-            result.passed.append(test.__name__)
+            result.play(test.__name__, test, subject)
     return result
 
 
