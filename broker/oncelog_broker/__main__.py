@@ -33,6 +33,7 @@ from oncelog_broker.logging import configure_logging, record_events
 from oncelog_broker.zookeeper_settings import zookeeper_store
 from oncelog_controller.store import AccessDeniedError, StoreError
 from oncelog_protocol.errors import DuplicateResourceError, OncelogError
+from oncelog_runtime.allocator import keep_freed_memory
 from oncelog_runtime.audit_file import AuditFile
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SystemEntropy
@@ -86,6 +87,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run_broker(loaded: Loaded, options: argparse.Namespace) -> int:
     audit = _configure_logging(loaded.config, loaded.config.audit_log_file)
     _raise_file_limit()
+    keep_freed_memory(os.environ)
     try:
         return _run(_serve(loaded, options.ready_file, audit))
     finally:
