@@ -19,6 +19,9 @@ Rules
   shrinks. It never goes below ``replica_catch_up_min_bytes_per_second``, nor above
   ``replica_catch_up_max_bytes_per_second``, if that is set. A fetch asks for what the pace allows
   now, so nothing is fetched that would wait in memory.
+* What one answer carries is read, sent and appended in one turn of the loop each. Where others use
+  a disk of this broker, an answer is small: 4 MiB are a turn of some milliseconds at either end,
+  and an acknowledgement waits for several of them.
 
 Only the loop's time is looked at, so a simulated cluster repeats itself.
 """
@@ -36,6 +39,8 @@ from oncelog_protocol.types import FetchLane, TopicPartition
 
 ENOUGH_BYTES = 256 * 1024
 """A fetch waits until the pace allows so much: many small ones would cost more than they bring."""
+PIECE_BYTES_BESIDE_OTHERS = 512 * 1024
+"""So much is carried at once where others use a disk."""
 START_BYTES_PER_SECOND = 32 * 1024 * 1024
 MOST_BYTES_PER_SECOND = 4 * 1024 * 1024 * 1024
 GROWTH_BYTES_PER_SECOND = 4 * 1024 * 1024
@@ -178,7 +183,7 @@ class Pace:
             self._tick = None
 
     def room_bytes(self, now: float) -> int:
-        """Return how much may be carried now; 0 when it is too little to begin with."""
+        """Return how much may be carried at once now; 0 when it is too little to begin with."""
         self._asked = True
         if self._tick is None and self._loop is not None:
             self._latest_s, self._judged_s = 0.0, now
@@ -186,7 +191,12 @@ class Pace:
                 disk.copying_began(now)
             self._arm(self._loop, now)
         self._fill(now)
-        return int(self._room_bytes) if self._room_bytes >= self._enough_bytes else 0
+        if self._room_bytes < self._enough_bytes:
+            return 0
+        room_bytes = int(self._room_bytes)
+        if any(disk.is_used for disk in self._disks):
+            return min(room_bytes, PIECE_BYTES_BESIDE_OTHERS)
+        return room_bytes
 
     def ready_at(self, now: float) -> float:
         """Return when to ask again, in the loop's time: when there is enough room, or sooner."""
@@ -235,7 +245,7 @@ class Pace:
             if not self._asked:
                 self._tick = None  # nobody is far behind
                 for disk in self._disks:
-                    disk.copying_ended()
+                    disk.copying_ended(now)
                 return
             slow = [disk.take_slow() for disk in self._disks]  # all are asked, to begin anew
             self.judge(self._latest_s, slow_syncs=any(slow))

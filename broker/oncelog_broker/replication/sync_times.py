@@ -4,6 +4,8 @@ Rules
 -----
 * What is usual is the median of the sync rounds before copying began, of the last half minute. A
   disk that was hardly used has no such median, and is never found slow: nobody else waits for it.
+* Copies that follow each other leave no time to learn what is usual. What was usual before the
+  first of them holds for the next ones, as long as the pauses between them are short.
 * It is slow when the median of the rounds since it was asked last is several times the usual, and
   long enough for people to notice. One slow round among many says nothing: disks have such at all
   times.
@@ -21,7 +23,7 @@ ROUNDS_MIN = 16
 ROUNDS_KEPT = 256
 SLOWER = 3.0
 """A disk is slow whose rounds take so many times as long as usual."""
-SLOW_S = 0.01
+SLOW_S = 0.003
 """A round that takes no longer is not slow."""
 
 
@@ -36,6 +38,8 @@ class SyncTimes:
         self._slow_s: float | None = None
         """Rounds are slow that take longer; None: nothing is copied, or it is not known."""
         self._copying = False
+        self._ended_s: float | None = None
+        """It is when copying ended last."""
 
     def note(self, seconds: float, now: float) -> None:
         """Note that a round took so long."""
@@ -47,14 +51,22 @@ class SyncTimes:
     def copying_began(self, now: float) -> None:
         """Compare with what was before from now on."""
         recent = [seconds for at, seconds in self._before if now - at <= USUAL_S]
-        known = len(recent) >= ROUNDS_MIN
-        self._slow_s = max(SLOW_S, SLOWER * median(recent)) if known else None
+        if len(recent) >= ROUNDS_MIN:
+            self._slow_s = max(SLOW_S, SLOWER * median(recent))
+        elif self._ended_s is None or now - self._ended_s > USUAL_S:
+            self._slow_s = None
         self._copying = True
         self._since.clear()
 
-    def copying_ended(self) -> None:
+    def copying_ended(self, now: float) -> None:
         """Learn again what is usual."""
         self._copying = False
+        self._ended_s = now
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether the disk was in use before copying began: others wait for it."""
+        return self._slow_s is not None
 
     def take_slow(self) -> bool:
         """Return whether the rounds since the last call were slow."""

@@ -14,6 +14,7 @@ from oncelog_broker.replication.catch_up import (
     GROWTH_BYTES_PER_SECOND,
     LATE_S,
     LOOK_AGAIN_S,
+    PIECE_BYTES_BESIDE_OTHERS,
     START_BYTES_PER_SECOND,
     TICK_S,
     Pace,
@@ -181,6 +182,21 @@ def test_a_pace_shrinks_while_syncs_are_slower_than_before() -> None:
     assert judged(0.006, 0.006) > 0
     assert judged(0.05, 0.05) < 0
     assert judged(0.006, 0.006) > 0, "it recovers"
+
+
+def test_little_is_carried_at_once_where_others_use_a_disk() -> None:
+    clock = Clock()
+    quiet, used = make(clock), make(clock)
+    note = used.watch_disk()
+    for _ in range(100):
+        note(0.001)
+    clock.now += BURST_S
+    assert quiet.room_bytes(clock.now) == BURST_S * START_BYTES_PER_SECOND
+    for _ in range(int(BURST_S * START_BYTES_PER_SECOND / PIECE_BYTES_BESIDE_OTHERS)):
+        room = used.room_bytes(clock.now)
+        assert room == PIECE_BYTES_BESIDE_OTHERS
+        used.spend(room)
+    assert used.room_bytes(clock.now) == 0, "the pace is the same"
 
 
 def test_settings_hold_at_once() -> None:

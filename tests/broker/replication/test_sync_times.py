@@ -48,11 +48,23 @@ def test_rounds_of_a_copy_do_not_become_the_usual_ones() -> None:
     times = used(0.005)
     for _ in range(100):
         assert slow(times, 0.05, 0.05)
-    times.copying_ended()
+    times.copying_ended(101.0)
     times.copying_began(102.0)
     assert slow(times, 0.05)
-    times.copying_ended()
+    times.copying_ended(102.0)
     for _ in range(10 * ROUNDS_MIN):
         times.note(0.05, 102.0)
     times.copying_began(103.0)
     assert not slow(times, 0.05), "it is like that without copies"
+
+
+def test_copies_that_follow_each_other_go_by_what_was_usual_before_the_first() -> None:
+    times = used(0.005)
+    for ended in range(110, 500, 10):
+        times.copying_ended(float(ended))
+        times.copying_began(ended + 1.0)
+        assert slow(times, 0.05)
+        assert not slow(times, 0.005)
+    times.copying_ended(500.0)
+    times.copying_began(501.0 + USUAL_S)
+    assert not slow(times, 0.05), "nobody has used the disk since"
