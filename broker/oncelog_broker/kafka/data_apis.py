@@ -88,7 +88,8 @@ NO_KEY_MESSAGE: Final = "the topic is compacted, and the record has no key"
 TURN_BYTES_MAX: Final = 1024 * 1024
 """So many bytes of batches are converted in one turn of the loop."""
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""So many in one answer; the first batch always, and whole. The reader asks for the rest."""
+"""So many are converted for one answer; the first batch always, and whole. The reader asks for the
+rest."""
 
 
 # ---------------------------------------------------------------------------------------- Produce
@@ -215,8 +216,8 @@ class _Fetched:
     """It makes the answer of one fetch, whose batches of ours are converted."""
 
     __slots__ = (
-        *("_answer", "_buffers", "_conversion", "_exchange", "_outcomes", "_payload", "_size"),
-        "_waiting",
+        *("_answer", "_buffers", "_conversion", "_converted_bytes", "_exchange", "_outcomes"),
+        *("_payload", "_size", "_waiting"),
     )
 
     def __init__(self, exchange: KafkaExchange, answer: Any, payload: Sequence[Buffer]) -> None:
@@ -232,6 +233,7 @@ class _Fetched:
         self._conversion: Conversion | None = None
         self._buffers: list[Buffer] = []
         self._size = 0
+        self._converted_bytes = 0
 
     def go_on(self) -> None:
         """Convert for one turn of the loop; answer when all is done."""
@@ -256,7 +258,8 @@ class _Fetched:
             records = _taken(self._payload, part.records.length)
             conversion = self._conversion = Conversion(records)
         try:
-            done = conversion.step(TURN_BYTES_MAX, max(ANSWER_BYTES_MAX - self._size, 0))
+            left = max(ANSWER_BYTES_MAX - self._converted_bytes, 0)
+            done = conversion.step(TURN_BYTES_MAX, left)
         except CorruptBatchError:
             self._outcomes.append((CorruptMessageError.code, NOTHING))
             self._conversion = None
@@ -266,6 +269,7 @@ class _Fetched:
             self._outcomes.append((part.error_code, Span(self._size, size)))
             self._buffers += conversion.pieces
             self._size += size
+            self._converted_bytes += conversion.converted_bytes
             self._conversion = None
         return done
 

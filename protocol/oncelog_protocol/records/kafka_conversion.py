@@ -12,8 +12,9 @@ Rules
   answer holds nothing else the last one is sent, or its reader would not move on.
 * The CRC is made anew, so the old one is looked at first: rot would go out as sound [D14].
 * A marker goes out with version 0 of its value, the only one that Kafka's readers know.
-* An answer is converted by pieces, so that no turn of a loop is long, and only as far as asked for;
-  its first batch always, and whole.
+* An answer is converted by pieces, so that no turn of a loop is long. Only so much is converted as
+  asked for, its first batch always, and whole. What needs no conversion has been read and takes no
+  more memory: it is not counted.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class Conversion:
         "_own_from",
         "_own_until",
         "_records",
+        "converted_bytes",
         "pieces",
         "size_bytes",
     )
@@ -95,26 +97,31 @@ class Conversion:
         """What is ready so far, to be sent one after the other."""
         self.size_bytes = 0
         """The pieces have so many bytes together."""
+        self.converted_bytes = 0
+        """So many of them were converted."""
 
-    def step(self, turn_bytes: int, answer_bytes: int) -> bool:
-        """Convert until about ``turn_bytes`` more are ready; return whether no step is left, as all
-        is converted, or ``answer_bytes`` are ready. One batch at least is taken.
+    def step(self, turn_bytes: int, converted_bytes_max: int) -> bool:
+        """Go on until about ``turn_bytes`` more are ready. Return whether no step is left: all is
+        ready, or so many bytes are converted that the next batch which has to be is left out.
 
         :raises CorruptBatchError, CodecUnavailableError, LocalProtocolError: the first batch cannot
             be converted. A later one ends the answer before it.
         """
         begun = self.size_bytes
-        while self.size_bytes < answer_bytes:
+        while True:
             try:
                 found = next(self._batches, None)
                 if found is None:
                     break
-                self._take(*found)
+                position, header = found
+                if self.converted_bytes >= converted_bytes_max and header.magic != KAFKA_MAGIC:
+                    break
+                self._take(position, header)
             except (CorruptBatchError, CodecUnavailableError, LocalProtocolError):
                 if not self.size_bytes and self._emptied is None:
                     raise
                 break
-            if self.size_bytes - begun >= turn_bytes and self.size_bytes < answer_bytes:
+            if self.size_bytes - begun >= turn_bytes:
                 return False
         self._end()
         return True
@@ -129,6 +136,7 @@ class Conversion:
             self._flush()
             self.pieces.append(converted)
             self.size_bytes += len(converted)
+            self.converted_bytes += len(converted)
             return
         if position != self._own_until:
             self._flush()

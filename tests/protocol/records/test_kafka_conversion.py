@@ -180,8 +180,21 @@ def test_an_answer_is_converted_by_turns_and_no_further_than_asked_for() -> None
         assert len(conversion.pieces) == 2 * (turns - 1)
     assert (turns, len(conversion.pieces)) == (3, 5)
     first = Conversion(ours(0, 1000) + ours(1))
-    assert first.step(1, 1)
+    while not first.step(1, 1):
+        pass
     assert [parse_header(piece).base_offset for piece in first.pieces] == [0]
+
+
+def test_kafkas_batches_are_no_part_of_what_may_be_converted() -> None:
+    theirs = kafkas(0, 1000) + kafkas(1, 1000)
+    whole = Conversion(theirs)
+    assert whole.step(1 << 20, 0)
+    assert (b"".join(whole.pieces), whole.converted_bytes) == (theirs, 0)
+    mixed = Conversion(theirs + ours(2) + kafkas(3, 1000) + ours(4) + kafkas(5))
+    assert mixed.step(1 << 20, 1)
+    offsets = [header.base_offset for _, header in iter_headers(b"".join(mixed.pieces), whole=True)]
+    assert offsets == [0, 1, 2, 3]
+    assert mixed.converted_bytes == len(converted(ours(2)))
 
 
 def test_what_does_not_hold_ends_the_answer_before_it() -> None:
