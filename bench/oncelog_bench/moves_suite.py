@@ -6,6 +6,7 @@ Partitions that are copied have one replica, so that a move copies once.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -47,10 +48,13 @@ class MovesScale:
     pace_seconds: float
     offset_groups: int
     """So many groups, each with all its offsets, has the coordinator that moves."""
+    quiet_seconds: float
+    """Nothing happens for so long before a copy that is to be alone: brokers take small pieces
+    where somebody has used a disk in the last half minute."""
 
 
-FULL = MovesScale(3, 20, 1000, 1_000_000_000, 10.0, 10.0, 1000)
-QUICK = MovesScale(1, 3, 20, 50_000_000, 2.0, 2.0, 5)
+FULL = MovesScale(3, 20, 1000, 1_000_000_000, 10.0, 10.0, 1000, 31.0)
+QUICK = MovesScale(1, 3, 20, 50_000_000, 2.0, 2.0, 5, 0.0)
 
 
 def run(report: Report, scale: MovesScale, home: Path) -> None:
@@ -97,6 +101,7 @@ def _copies(report: Report, scale: MovesScale, cluster: BenchCluster) -> None:
             topic = f"copied-{size}"
             await moves.make_topic(cluster.bootstrap, topic, 1, [1])
             await moves.fill(cluster.bootstrap, topic, scale.copy_bytes, batch_bytes=size)
+        await asyncio.sleep(scale.quiet_seconds)
         for turn in range(scale.repeats + 1):
             for size, found in taken.items():
                 figures = await moves.copied(cluster, f"copied-{size}", scale.copy_bytes)
