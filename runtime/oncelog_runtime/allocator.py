@@ -35,10 +35,6 @@ def keep_freed_memory(environment: Mapping[str, str]) -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
-    return all(
-        mallopt(ctypes.c_int(option), ctypes.c_int(value))
-        for option, value in (
-            (_M_TRIM_THRESHOLD, KEPT_BYTES),
-            (_M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES_MAX),
-        )
+    return bool(
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES) and mallopt(_M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES_MAX)
     )

@@ -86,8 +86,8 @@ RECORD_ERRORS_MAX: Final = 10_000
 of 64 MiB may have millions, and its answer would be larger than it is."""
 NO_KEY_MESSAGE: Final = "the topic is compacted, and the record has no key"
 TURN_BYTES_MAX: Final = 1024 * 1024
-"""So many bytes of batches are converted in one turn of the loop."""
-ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
+"""So many bytes of batches are gone through in one turn of the loop."""
+CONVERTED_BYTES_MAX: Final = 4 * 1024 * 1024
 """So many are converted for one answer; the first batch always, and whole. The reader asks for the
 rest."""
 
@@ -258,7 +258,7 @@ class _Fetched:
             records = _taken(self._payload, part.records.length)
             conversion = self._conversion = Conversion(records)
         try:
-            left = max(ANSWER_BYTES_MAX - self._converted_bytes, 0)
+            left = max(CONVERTED_BYTES_MAX - self._converted_bytes, 0)
             done = conversion.step(TURN_BYTES_MAX, left)
         except CorruptBatchError:
             self._outcomes.append((CorruptMessageError.code, NOTHING))

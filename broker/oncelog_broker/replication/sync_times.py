@@ -36,7 +36,7 @@ class SyncTimes:
         self._since: deque[float] = deque(maxlen=ROUNDS_KEPT)
         """How long rounds took since somebody asked."""
         self._slow_s: float | None = None
-        """Rounds are slow that take longer; None: nothing is copied, or it is not known."""
+        """Rounds are slow that take longer; None: it is not known what is usual."""
         self._copying = False
         self._ended_s: float | None = None
         """It is when copying ended last."""
