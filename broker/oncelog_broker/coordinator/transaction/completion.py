@@ -8,6 +8,9 @@ Rules:
   already change nothing;
 - an order completes its own transaction and no other: it is compared by identity, never by name
   [B16];
+- whoever waits for the end of an ordinary transaction goes on when the markers are written, and
+  COMPLETE is the first of the records that it appends: one batch is for both. A shared one is
+  completed by itself, for its writers end with it;
 - nothing here gives up: a refused append is tried again as long as the shard is there.
 """
 
@@ -19,7 +22,12 @@ from typing import TypeVar
 
 from oncelog_broker.coordinator.ports import MarkerOrder, MarkerSenderPort, Timers
 from oncelog_broker.coordinator.result import CoordinatorRecord, Result
-from oncelog_broker.coordinator.transaction.records import Saved, id_record, writer_record
+from oncelog_broker.coordinator.transaction.records import (
+    Saved,
+    SavedTransaction,
+    id_record,
+    writer_record,
+)
 from oncelog_broker.coordinator.transaction.states import check_transition
 from oncelog_broker.coordinator.transaction.transaction import TransactionMetadata
 from oncelog_runtime.clock import WallClock
@@ -34,6 +42,7 @@ class TransactionCompletion:
     """It carries out the decided transactions of one shard.
 
     :param find: gives the transaction of an id, if any.
+    :param resume: lets go on what waits for the end of a transaction.
     """
 
     def __init__(
@@ -42,11 +51,13 @@ class TransactionCompletion:
         markers: MarkerSenderPort,
         clock: WallClock,
         find: Callable[[str], TransactionMetadata | None],
+        resume: Callable[[TransactionMetadata], None],
     ) -> None:
         self._timers = timers
         self._markers = markers
         self._clock = clock
         self._find = find
+        self._resume = resume
         self._leader_epoch = -1
 
     def led_in(self, leader_epoch: int) -> None:
@@ -103,6 +114,12 @@ class TransactionCompletion:
             return Result()
         complete = saved.completed(self._clock.now_ms())
         check_transition(saved.state, complete.state)
+        if txn.delayed and isinstance(complete, SavedTransaction):
+            txn.complete(complete)
+            self._resume(txn)
+            # Who waited may have appended nothing, or was refused.
+            self._timers.soon(partial(self._complete, txn, order), retry_s=AGAIN_S)
+            return Result()
         records = [
             id_record(txn.transactional_id, complete),
             *(writer_record(txn.transactional_id, writer, None) for writer in txn.writers),

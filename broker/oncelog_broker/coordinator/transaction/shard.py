@@ -145,7 +145,11 @@ class TransactionShard:
         self._is_loaded = False
         self._producer_ids = producer_ids
         self._completion = TransactionCompletion(
-            timers, safeguards.marker_sender(markers), clock, self.transactions.get
+            timers,
+            safeguards.marker_sender(markers),
+            clock,
+            self.transactions.get,
+            self._resume,
         )
 
     def led_in(self, leader_epoch: int) -> None:
@@ -209,8 +213,12 @@ class TransactionShard:
         if old is not None and old.state.is_prepared:
             txn.stop_markers()
         if txn.delayed:
-            self._timers.cancel(_wait_key(txn.transactional_id))
-            txn.delayed.resume()
+            self._resume(txn)
+
+    def _resume(self, txn: TransactionMetadata) -> None:
+        """Let go on what waits for the end of a transaction."""
+        self._timers.cancel(_wait_key(txn.transactional_id))
+        txn.delayed.resume()
 
     def loaded(self, now_s: float) -> Sequence[Result[None]]:
         """Go on with what is open or decided. Decided transactions get their markers (again)."""
@@ -317,7 +325,7 @@ class TransactionShard:
 
     def _saved(self, transactional_id: str) -> Saved | None:
         txn = self.transactions.get(transactional_id)
-        return None if txn is None else txn.saved
+        return None if txn is None else txn.present
 
     def _ordinary(self, transactional_id: str) -> SavedTransaction | None:
         saved = self._saved(transactional_id)
@@ -353,6 +361,8 @@ class TransactionShard:
         for saved in states:
             check_transition(before, saved.state)
             before = saved.state
+        if old is not None and states and self.transactions[transactional_id].completed:
+            states = (old, *states)
         records = (*(id_record(transactional_id, saved) for saved in states), *more)
         if states and states[-1].state.is_prepared:
             return self._completion.prepared(records, reply, transactional_id, states[-1])

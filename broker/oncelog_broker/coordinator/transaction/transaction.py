@@ -41,15 +41,25 @@ class TransactionMetadata:
     delayed: DelayedOperations = field(default_factory=DelayedOperations)
     """These operations wait until the transaction is complete."""
     order: MarkerOrder | None = None
-    """These markers are being written."""
+    """These markers are being written, or all are."""
+    completed: Saved | None = None
+    """It is COMPLETE of the prepared transaction, once all its markers are written and until that
+    is appended."""
     _cancel: Callable[[], None] | None = None
     """It gives the order up; None when there is nothing to give up."""
 
     # ---- durable state
 
+    @property
+    def present(self) -> Saved | None:
+        """Return what requests go by: a transaction is complete for them when its markers are
+        written, for COMPLETE is appended before anything that they append."""
+        return self.saved if self.completed is None else self.completed
+
     def replay(self, saved: Saved | None) -> None:
         """Take over what the log says of the id from now on."""
         self.saved = saved
+        self.completed = None
 
     def check(self, saved: Saved | None) -> None:
         """Check that ``saved`` may follow what is there.
@@ -132,6 +142,10 @@ class TransactionMetadata:
         cancel = sender.send(order, done)
         if not is_written:
             self._cancel = cancel
+
+    def complete(self, completed: Saved) -> None:
+        """Note that all markers are written, so that it goes on from ``completed``."""
+        self.completed = completed
 
     def stop_markers(self) -> None:
         """Give the order up: it is over, or nobody's business here any more."""

@@ -37,7 +37,11 @@ class World:
         self.txn = TransactionMetadata("t")
         self.txn.saved = saved
         self.completion = TransactionCompletion(
-            self.timers, self.markers, ManualClock(), {"t": self.txn}.get
+            self.timers,
+            self.markers,
+            ManualClock(),
+            {"t": self.txn}.get,
+            lambda txn: txn.delayed.resume(),
         )
         self.completion.led_in(6)
 

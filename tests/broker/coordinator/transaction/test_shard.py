@@ -69,7 +69,36 @@ async def test_the_next_transaction_waits_in_the_coordinator_until_the_last_is_c
         assert world.states()[-3:] == ["CompleteCommit", "Ongoing", "PrepareAbort"]
 
 
-async def test_what_waits_goes_on_waiting_when_complete_is_refused_and_tried_again() -> None:
+async def test_who_waits_writes_complete_along_with_its_own_records() -> None:
+    async with transaction_world() as world:
+        first = await world.inited()
+        world.add(first)
+        second = world.end(first).producer
+        added = world.add(second)
+        before = len(world.partition.batches)
+        world.markers.done()
+        await eventually(lambda: not added.waits)
+        assert added.code == 0
+        await eventually(lambda: not world.shard.transactions["t"].order, what="markers are over")
+        assert [len(batch) for batch in world.partition.batches[before:]] == [2]
+        assert world.states()[-2:] == ["CompleteCommit", "Ongoing"]
+
+
+async def test_complete_is_written_also_when_those_who_waited_append_nothing() -> None:
+    async with transaction_world() as world:
+        first = await world.inited()
+        world.add(first)
+        second = world.end(first).producer
+        added = world.add((second[0], second[1] + 7))
+        repeated = world.end(second)
+        world.markers.done()
+        await world.completed()
+        assert added.code == ProducerFencedError.code
+        assert repeated.code == InvalidTxnStateError.code
+        assert world.states()[-1] == "CompleteCommit"
+
+
+async def test_complete_is_tried_again_when_it_is_refused_with_what_waits() -> None:
     async with transaction_world() as world:
         first = await world.inited()
         world.add(first)
@@ -77,11 +106,26 @@ async def test_what_waits_goes_on_waiting_when_complete_is_refused_and_tried_aga
         added = world.add(second)
         world.writer.fail(NotEnoughReplicasError.code)
         world.markers.done()
-        await eventually(lambda: world.writer.refused_count == 1, what="a refused COMPLETE")
-        assert added.waits
+        await eventually(lambda: world.writer.refused_count == 2, what="COMPLETE, refused twice")
+        assert added.code == CoordinatorNotAvailableError.code
+        assert world.states()[-1] == "PrepareCommit"
         world.writer.fail(0)
+        await world.completed()
+        assert world.states()[-1] == "CompleteCommit"
+        assert world.add(second).code == 0
+
+
+async def test_a_request_that_comes_before_complete_is_appended_writes_it_too() -> None:
+    async with transaction_world() as world:
+        first = await world.inited()
+        world.add(first)
+        second = world.end(first).producer
+        added = world.add(second)
+        world.writer.fail(NotEnoughReplicasError.code)
+        world.markers.done()
         await eventually(lambda: not added.waits)
-        assert added.code == 0
+        world.writer.fail(0)
+        assert world.add(second).code == 0
         assert world.states()[-2:] == ["CompleteCommit", "Ongoing"]
 
 
