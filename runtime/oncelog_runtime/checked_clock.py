@@ -105,6 +105,8 @@ class CheckedClock:
     def latest_ms(self) -> int:
         """Return the time that it may be already: what lies far beyond it comes from the future."""
         latest_ms = self.now_ms()
+        if not self._undecided and self._later is None:
+            return latest_ms
         for ahead in (self._doubted if self._undecided else None, self._later):
             if ahead is not None:
                 latest_ms = max(latest_ms, int(self._monotonic_s() * 1000 + ahead))

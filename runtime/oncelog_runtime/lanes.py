@@ -32,8 +32,10 @@ class Lane(Executor):
         self._threads_max = threads
         self._started = 0
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
         self._lock = threading.Lock()
+        self._idle = 0
+        """So many threads wait for a call that is not in line yet. A plain number under the lock
+        costs a tenth of a semaphore."""
         self._closed = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -46,7 +48,9 @@ class Lane(Executor):
             if self._closed:
                 raise RuntimeError(f"the lane of {self.name} is closed")
             self._calls.put((future, lambda: fn(*args, **kwargs)))
-            if not self._idle.acquire(blocking=False) and self._started < self._threads_max:
+            if self._idle:
+                self._idle -= 1
+            elif self._started < self._threads_max:
                 self._started += 1
                 name = f"{self.name}-{self._started}"
                 threading.Thread(target=self._work, name=name, daemon=True).start()
@@ -80,4 +84,5 @@ class Lane(Executor):
                     future.set_result(result)
                     del result
             del call, future, function
-            self._idle.release()
+            with self._lock:
+                self._idle += 1

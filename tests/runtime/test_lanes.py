@@ -65,7 +65,7 @@ async def test_a_thread_that_is_free_is_used_again() -> None:
     names = []
     for _ in range(3):
         names.append(await loop.run_in_executor(lane, lambda: threading.current_thread().name))
-        await eventually(lambda: lane._idle._value > 0)
+        await eventually(lambda: lane._idle > 0)
     assert names == ["disk-1"] * 3
     lane.shutdown()
 

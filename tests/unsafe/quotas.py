@@ -14,4 +14,4 @@ class DropsOverQuota(ServerChannel):
             if self._backlog[0].api_key in NEVER_HELD:
                 break
             self._backlog.popleft().release()
-        return super()._may_start()
+        return bool(self._backlog) and super()._may_start()

@@ -8,9 +8,11 @@ It owns when files are synced. Rules:
 - a round captures how far each log reached, syncs its files and new directory entries in a thread
   of its directory, and only then, back on the loop, lets the logs move their synced offsets;
 - a small round on a quick disk is synced on the loop itself: handing a sync of 0.1 ms to a thread
-  and back costs 0.3 ms and two wake-ups of a sleeping core. One slow sync ends that for a while;
+  and back costs 0.3 ms and two wake-ups of a sleeping core. A slow sync ends that for a while, so
+  that slow ones take a hundredth of the loop's time at most;
 - a round syncs many files side by side: a disk does dozens for about the price of one, and one
-  after the other each waits for it alone. Names are synced when all data is;
+  after the other each waits for it alone. A quick disk is served by few threads, since each that
+  is woken costs more than such a sync. Names are synced when all data is;
 - a round takes a bounded number of logs, those first that have waited longest, and few that are
   only new while others have records to acknowledge: thousands of new partitions hold up nobody;
 - a log that may wait (``flush=interval``) joins the next round, or gets one when the interval is
@@ -46,8 +48,10 @@ INLINE_BYTES_MAX = 64 * 1024
 INLINE_FILES_MAX = 2
 INLINE_SECONDS_MAX = 0.004
 """A sync on the loop that took longer shows a busy disk."""
-INLINE_PAUSE_S = 5.0
-"""After such a sync rounds go to the executor for so long."""
+INLINE_PAUSE_RATIO = 100
+"""After such a sync rounds go to the executor for so many times as long as it took ..."""
+INLINE_PAUSE_MAX_S = 5.0
+"""... and for no longer than this."""
 UNKNOWN_BYTES = 2**62
 ROUND_LOGS_MAX = 512
 """One round takes so many logs: the work on the loop for them takes some milliseconds."""
@@ -55,8 +59,12 @@ ROUND_NEW_LOGS_MAX = 64
 """So many of them may be new ones without records to acknowledge, while there are others with
 such."""
 FILES_PER_CALL = 4
-"""A thread syncs so many files before it takes others: for fewer it is not worth to wake
+"""A thread syncs so many files at least before it takes others: for fewer it is not worth to wake
 another."""
+FILES_PER_CALL_MAX = 16
+"""On a quick disk a thread syncs up to so many ..."""
+CALL_S = 0.008
+"""... which take it no longer than about this."""
 SYNC_TIMEOUT_MS = 10_000
 """A disk that does not answer for so long counts as failed."""
 STALL_SHARE = 1 / 3
@@ -140,6 +148,9 @@ class Flusher:
         self._began = 0.0
         self._on_round: Callable[[float], None] | None = None
         self._round_began_s = 0.0
+        self._file_s = CALL_S
+        """One file of the last large round took so long in its thread. The disk passes for a slow
+        one at first."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to work on this loop; what is dirty already is synced at once."""
@@ -272,12 +283,15 @@ class Flusher:
         self._deadline = self._loop.call_later(self._timeout_s, self._give_up)
         if len(files) <= FILES_PER_CALL:
             return self._hand_over([(files, dirs)], lambda error: self._ended(jobs, error))
-        shares: list[_Share] = [(share, []) for share in _shares(files, FILES_PER_CALL)]
-        self._hand_over(shares, lambda error: self._data_synced(jobs, dirs, error))
+        size = min(_files_per_call(self._file_s), len(files))
+        shares: list[_Share] = [(share, []) for share in _shares(files, size)]
+        self._hand_over(shares, lambda error: self._data_synced(jobs, dirs, size, error))
 
     def _data_synced(
-        self, jobs: list[SyncJob], dirs: list[str], error: BaseException | None
+        self, jobs: list[SyncJob], dirs: list[str], size: int, error: BaseException | None
     ) -> None:
+        if self._loop is not None:
+            self._file_s = (self._loop.time() - self._handed_over_s) / size
         if error is not None or not dirs or self._stopped:
             return self._ended(jobs, error)
         shares: list[_Share] = [([], share) for share in _shares(dirs, FILES_PER_CALL)]
@@ -322,8 +336,9 @@ class Flusher:
         except OSError as failure:
             error = failure
         ended = self._loop.time()
-        if ended - began > INLINE_SECONDS_MAX:
-            self._inline_from = ended + INLINE_PAUSE_S
+        took_s = ended - began
+        if took_s > INLINE_SECONDS_MAX:
+            self._inline_from = ended + min(INLINE_PAUSE_RATIO * took_s, INLINE_PAUSE_MAX_S)
         self._end(jobs, error)
 
     def _begin(self) -> list[SyncJob]:
@@ -406,6 +421,13 @@ class Flusher:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+
+
+def _files_per_call(file_s: float) -> int:
+    """Return how many files one thread syncs, on a disk that takes ``file_s`` seconds for each."""
+    if file_s * FILES_PER_CALL_MAX <= CALL_S:
+        return FILES_PER_CALL_MAX
+    return max(FILES_PER_CALL, int(CALL_S / file_s))
 
 
 def _shares(items: list[T], size: int) -> list[list[T]]:

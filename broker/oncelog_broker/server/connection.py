@@ -512,9 +512,7 @@ class ServerChannel(asyncio.BufferedProtocol):
             self._pump()
 
     def _may_start(self) -> bool:
-        """Return whether the first request of the backlog may begin."""
-        if not self._backlog:
-            return False
+        """Return whether the first request of the backlog may begin. There is one."""
         if self._pooled and not self._pool_wait and self._backlog[0].api_key in MEASURED_APIS:
             # Answers to others since this connection was last looked at count too.
             self._pool_wait = self.listener.pool.must_wait(self)
@@ -532,10 +530,10 @@ class ServerChannel(asyncio.BufferedProtocol):
         self._pumping = True
         try:
             while True:
-                while self._may_start():
+                while self._backlog and self._may_start():
                     self._start(self._backlog.popleft())
                 self._write_done()
-                if not self._may_start():
+                if not self._backlog or not self._may_start():
                     break
         finally:
             self._pumping = False

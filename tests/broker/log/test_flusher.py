@@ -12,7 +12,9 @@ import pytest
 
 from oncelog_broker.log.flusher import (
     FILES_PER_CALL,
-    INLINE_PAUSE_S,
+    FILES_PER_CALL_MAX,
+    INLINE_PAUSE_MAX_S,
+    INLINE_PAUSE_RATIO,
     INLINE_SECONDS_MAX,
     ROUND_LOGS_MAX,
     ROUND_NEW_LOGS_MAX,
@@ -368,22 +370,32 @@ async def test_a_small_round_is_synced_on_the_loop_after_what_the_append_put_in_
     assert files.durable_bytes("/d/small") == b"x"
 
 
-async def test_a_slow_disk_is_left_to_the_executor_for_a_while() -> None:
+@pytest.mark.parametrize(
+    ("took_s", "pause_s"),
+    [
+        (2 * INLINE_SECONDS_MAX, 2 * INLINE_SECONDS_MAX * INLINE_PAUSE_RATIO),
+        (3.0, INLINE_PAUSE_MAX_S),
+    ],
+)
+async def test_a_slow_disk_is_left_to_the_executor_for_a_while(
+    took_s: float, pause_s: float
+) -> None:
     files, flusher, _ = make()
     loop, log = small(files, flusher)
 
     def stall(operation: str, _path: str) -> None:
         if operation == "sync":
-            loop.now += 2 * INLINE_SECONDS_MAX
+            loop.now += took_s
 
     log.append()
     files.before_change = stall
     await flusher.idle()
     files.before_change = None
+    loop.now += 0.9 * pause_s
     log.append()
     await flusher.idle()
     assert (log.synced, loop.handed_over) == (2, 1)
-    loop.now += INLINE_PAUSE_S + 1
+    loop.now += 0.2 * pause_s
     log.append()
     await flusher.idle()
     assert (log.synced, loop.handed_over) == (3, 1)
@@ -475,3 +487,31 @@ async def test_a_round_that_takes_a_third_of_its_time_stalls() -> None:
     files.answers.set()
     await flusher.idle()
     assert [*seen, flusher.stalled_since] == [None, 100.0, None]
+
+
+async def test_a_quick_disk_is_served_by_few_threads_and_a_slow_one_by_many() -> None:
+    files, flusher, _ = make(threads=4)
+    loop = CountingLoop()
+    flusher.start(cast(asyncio.AbstractEventLoop, loop))
+    count = 4 * FILES_PER_CALL_MAX
+    logs = [OneFile(files, flusher, f"f{number}") for number in range(count)]
+
+    async def calls(round_s: float) -> int:
+        before = loop.handed_over
+
+        def take(operation: str, path: str) -> None:
+            if (operation, path) == ("sync", "/d/f0"):
+                loop.now += round_s
+
+        files.before_change = take
+        for log in logs:
+            log.append()
+        await flusher.idle()
+        return loop.handed_over - before - 1  # one is for the directory
+
+    few, many = count // FILES_PER_CALL_MAX, count // FILES_PER_CALL
+    assert await calls(0.0004) == many  # nothing is known of the disk yet
+    assert await calls(0.0004) == few
+    assert await calls(0.1) == few
+    assert await calls(0.1) == many
+    assert [log.synced for log in logs] == [4] * count
