@@ -19,7 +19,9 @@ It owns when files are synced. Rules:
   over;
 - a sync that failed proves nothing and is never repeated: the directory stops for good (fsyncgate).
   So does one that has not ended after ``timeout_ms``: the round is given up, whatever comes of it.
-  One that takes a third of that stalls: leaders here may give way to replicas on other disks.
+  One that takes a third of that stalls: leaders here may give way to replicas on other disks;
+- a process that stood still (it was stopped, its machine slept) has not heard yet what its disk has
+  done meanwhile. The last part of the time-out is a timer of its own, so that it hears that first.
 """
 
 from __future__ import annotations
@@ -67,6 +69,8 @@ CALL_S = 0.008
 """... which take it no longer than about this."""
 SYNC_TIMEOUT_MS = 10_000
 """A disk that does not answer for so long counts as failed."""
+LAST_SHARE = 0.1
+"""This share of that time is counted when the rest is over."""
 STALL_SHARE = 1 / 3
 """A round stalls after this share of that time."""
 
@@ -280,7 +284,8 @@ class Flusher:
             self._sync_inline(jobs, files)
             return
         self._handed_over_s = self._loop.time()
-        self._deadline = self._loop.call_later(self._timeout_s, self._give_up)
+        first_s = (1 - LAST_SHARE) * self._timeout_s
+        self._deadline = self._loop.call_later(first_s, self._nearly_over)
         if len(files) <= FILES_PER_CALL:
             return self._hand_over([(files, dirs)], lambda error: self._ended(jobs, error))
         size = min(_files_per_call(self._file_s), len(files))
@@ -353,6 +358,10 @@ class Flusher:
             self._round_began_s = self._loop.time()
         self._pool.sync_began()
         return jobs
+
+    def _nearly_over(self) -> None:
+        assert self._loop is not None
+        self._deadline = self._loop.call_later(LAST_SHARE * self._timeout_s, self._give_up)
 
     def _give_up(self) -> None:
         """Give up a round that takes too long. Its files stay open until it ends, if it ever

@@ -466,6 +466,43 @@ async def test_a_sync_that_does_not_end_is_given_up_and_its_files_stay_open() ->
     assert (log.synced, len(failures)) == (0, 1), "whatever comes of it"
 
 
+class StandingLoop(CountingLoop):
+    """Its timers run when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers: list[Callable[[], None]] = []
+
+    def call_later(self, _delay_s: float, *arguments: Any) -> asyncio.TimerHandle:
+        callback = arguments[0]
+        self.timers.append(callback)
+        return self._loop.call_later(3600.0, callback)
+
+
+async def test_a_process_that_stood_still_gives_up_no_round() -> None:
+    files, flusher, failures = make()
+    loop = StandingLoop()
+    flusher.start(cast(asyncio.AbstractEventLoop, loop))
+    go_on, ended = threading.Event(), threading.Event()
+
+    def take(operation: str, _path: str) -> None:
+        if operation == "sync":
+            go_on.wait(30)
+        elif operation == "sync_dir":
+            ended.set()
+
+    files.before_change = take
+    log = OneFile(files, flusher, "a")
+    log.append()
+    await eventually(lambda: loop.timers)
+    # The process stands still here: the disk goes on, and then the time is over.
+    go_on.set()
+    assert ended.wait(30)
+    loop.timers.pop()()
+    await flusher.idle()
+    assert (log.synced, failures) == (1, [])
+
+
 async def test_a_round_that_takes_a_third_of_its_time_stalls() -> None:
     files = HungFiles()
     flusher = Flusher(
