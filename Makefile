@@ -156,7 +156,7 @@ lint: setup
 	@$(BIN)/ruff check --quiet $(SOURCES)
 
 types: setup
-	@$(BIN)/mypy --no-error-summary $(ROOMS) tests tools
+	@$(BIN)/python tools/check_types.py
 
 js: setup ## the types of the console's scripts; says so where node or TypeScript cannot be had
 	@$(BIN)/python tools/check_js.py

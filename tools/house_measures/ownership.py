@@ -16,7 +16,6 @@ import fcntl
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -24,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from mypy import build, nodes, types, version
-from mypy.config_parser import parse_config_file
 from mypy.find_sources import create_source_list
+from mypy.main import process_options
 from mypy.options import Options
 
 _MESSAGES = "oncelog_protocol.messages"
@@ -44,6 +43,7 @@ _DOCUMENTED = frozenset(
     ("os._exit", "sys._getframe", "sys._current_frames", "_asdict", "_replace", "_fields")
 )
 _MAKERS = frozenset(("dataclasses.replace", "copy.copy", "copy.deepcopy"))
+_TYPES = "mypy"
 _SETTERS = frozenset(("setattr", "delattr", "__setattr__", "__delattr__"))
 
 
@@ -99,8 +99,9 @@ def measure(
         that mypy has to check again; None: every module is looked at.
     :raises RuntimeError: the code has type errors.
     """
-    options = Options()
-    parse_config_file(options, lambda: None, str(root / "pyproject.toml"), sys.stdout, sys.stderr)
+    # As the command does it, for what it remembers serves both (``check_types``).
+    paths = [str(root / room) for room in rooms]
+    _, options = process_options([f"--config-file={root / 'pyproject.toml'}", *paths])
     options.export_types = options.preserve_asts = True
     options.incremental = cache is not None
     if cache is None:
@@ -109,11 +110,16 @@ def measure(
         return _joined(_remembered(root, rooms, packages, options, folder))
 
 
+def remembered_types(cache: Path) -> Path:
+    """Return the folder in ``cache`` where mypy remembers types."""
+    return cache / _version() / _TYPES
+
+
 def _remembered(
     root: Path, rooms: list[str], packages: tuple[str, ...], options: Options, folder: Path
 ) -> dict[str, Report]:
     """Return the findings by module, and keep them in ``folder`` beside what mypy keeps there."""
-    kept, types_folder = folder / "findings.json", folder / "mypy"
+    kept, types_folder = folder / "findings.json", folder / _TYPES
     options.cache_dir = str(types_folder)
     known = _read(kept)
     if not known:
