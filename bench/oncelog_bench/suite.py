@@ -41,6 +41,9 @@ CONSUMERS = {
 SIZES = {100: "100 B", 1000: "1 KB"}
 PROGRAMS = "kafka"
 """It is a group of ``peers`` alone: the same programs run against Kafka and our Kafka listener."""
+SETTLE_S = 10.0
+"""Brokers that have made partitions a moment ago are not idle yet: they report them, and are looked
+at more often."""
 BASELINE = "raw baseline: receive, CRC, append; 1 KB records"
 
 
@@ -266,7 +269,7 @@ def _idle(report: Report, scale: Scale, home: Path, partitions: int) -> None:
     with BenchCluster(home / f"idle-{partitions}") as cluster:
         uvloop.run(failover.make_topic(cluster.bootstrap, NewTopic("idle", partitions, 3)))
         pids = sorted(cluster.pids().values())
-        idle.idle(pids, seconds=2.0)
+        idle.idle(pids, seconds=SETTLE_S)
         cpu, memory = idle.idle(pids, seconds=scale.idle_seconds)
         report.add(f"idle CPU per broker, {partitions:,} partitions of RF 3", cpu, "% of a core")
         report.add(f"memory per broker, {partitions:,} partitions of RF 3", memory, "MB")
