@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from mypy import build, nodes, types, version
-from mypy.find_sources import create_source_list
 from mypy.main import process_options
+from mypy.modulefinder import BuildSource
 from mypy.options import Options
 
 _MESSAGES = "oncelog_protocol.messages"
@@ -101,13 +101,13 @@ def measure(
     """
     # As the command does it, for what it remembers serves both (``check_types``).
     paths = [str(root / room) for room in rooms]
-    _, options = process_options([f"--config-file={root / 'pyproject.toml'}", *paths])
+    sources, options = process_options([f"--config-file={root / 'pyproject.toml'}", *paths])
     options.export_types = options.preserve_asts = True
     options.incremental = cache is not None
     if cache is None:
-        return _joined(_look(root, rooms, packages, options, {}))
+        return _joined(_look(sources, packages, options, {}))
     with _locked(cache / _version()) as folder:
-        return _joined(_remembered(root, rooms, packages, options, folder))
+        return _joined(_remembered(sources, packages, options, folder))
 
 
 def remembered_types(cache: Path) -> Path:
@@ -116,7 +116,7 @@ def remembered_types(cache: Path) -> Path:
 
 
 def _remembered(
-    root: Path, rooms: list[str], packages: tuple[str, ...], options: Options, folder: Path
+    sources: list[BuildSource], packages: tuple[str, ...], options: Options, folder: Path
 ) -> dict[str, Report]:
     """Return the findings by module, and keep them in ``folder`` beside what mypy keeps there."""
     kept, types_folder = folder / "findings.json", folder / _TYPES
@@ -126,20 +126,18 @@ def _remembered(
         shutil.rmtree(types_folder, ignore_errors=True)
     # Without the file the modules that mypy checks in this call would be taken for known ones.
     kept.unlink(missing_ok=True)
-    found = _look(root, rooms, packages, options, known)
+    found = _look(sources, packages, options, known)
     kept.write_text(json.dumps({name: asdict(report) for name, report in found.items()}))
     return found
 
 
 def _look(
-    root: Path,
-    rooms: list[str],
+    sources: list[BuildSource],
     packages: tuple[str, ...],
     options: Options,
     known: Mapping[str, Report],
 ) -> dict[str, Report]:
     """Return the findings of every module; ``known`` are those of modules that did not change."""
-    sources = create_source_list([str(root / room) for room in rooms], options)
     result = build.build(sources, options)
     if result.errors:
         raise RuntimeError("make types fails:\n" + "\n".join(result.errors))
