@@ -23,11 +23,18 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages.shared_transactions import LAST_TAG
 from oncelog_protocol.types import TopicPartition
-from support.transaction_world import transaction_world
+from support.transaction_world import TransactionWorld, transaction_world
 from support.waiting import eventually
 from unsafe.coordinators import without
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+async def prepared(world: TransactionWorld) -> tuple[int, int]:
+    """Commit a first transaction, whose markers are not written yet; return the next producer."""
+    first = await world.inited()
+    world.add(first)
+    return world.end(first).producer
 
 
 async def test_a_transaction_from_its_first_batch_to_the_end() -> None:
@@ -55,9 +62,7 @@ async def test_a_transaction_from_its_first_batch_to_the_end() -> None:
 
 async def test_the_next_transaction_waits_in_the_coordinator_until_the_last_is_complete() -> None:
     async with transaction_world() as world:
-        first = await world.inited()
-        world.add(first)
-        second = world.end(first).producer
+        second = await prepared(world)
         added = world.add(second)
         ending = world.end(second, False)
         assert added.waits
@@ -71,9 +76,7 @@ async def test_the_next_transaction_waits_in_the_coordinator_until_the_last_is_c
 
 async def test_who_waits_writes_complete_along_with_its_own_records() -> None:
     async with transaction_world() as world:
-        first = await world.inited()
-        world.add(first)
-        second = world.end(first).producer
+        second = await prepared(world)
         added = world.add(second)
         before = len(world.partition.batches)
         world.markers.done()
@@ -86,9 +89,7 @@ async def test_who_waits_writes_complete_along_with_its_own_records() -> None:
 
 async def test_complete_is_written_also_when_those_who_waited_append_nothing() -> None:
     async with transaction_world() as world:
-        first = await world.inited()
-        world.add(first)
-        second = world.end(first).producer
+        second = await prepared(world)
         added = world.add((second[0], second[1] + 7))
         repeated = world.end(second)
         world.markers.done()
@@ -100,9 +101,7 @@ async def test_complete_is_written_also_when_those_who_waited_append_nothing() -
 
 async def test_complete_is_tried_again_when_it_is_refused_with_what_waits() -> None:
     async with transaction_world() as world:
-        first = await world.inited()
-        world.add(first)
-        second = world.end(first).producer
+        second = await prepared(world)
         added = world.add(second)
         world.writer.fail(NotEnoughReplicasError.code)
         world.markers.done()
@@ -117,9 +116,7 @@ async def test_complete_is_tried_again_when_it_is_refused_with_what_waits() -> N
 
 async def test_a_request_that_comes_before_complete_is_appended_writes_it_too() -> None:
     async with transaction_world() as world:
-        first = await world.inited()
-        world.add(first)
-        second = world.end(first).producer
+        second = await prepared(world)
         added = world.add(second)
         world.writer.fail(NotEnoughReplicasError.code)
         world.markers.done()
@@ -131,9 +128,7 @@ async def test_a_request_that_comes_before_complete_is_appended_writes_it_too() 
 
 async def test_who_waits_is_told_when_markers_take_too_long() -> None:
     async with transaction_world(transaction_wait_ms=1) as world:
-        first = await world.inited()
-        world.add(first)
-        second = world.end(first).producer
+        second = await prepared(world)
         added = world.add(second)
         await eventually(lambda: not added.waits)
         assert added.code == ConcurrentTransactionsError.code
@@ -143,9 +138,7 @@ async def test_who_waits_is_told_when_markers_take_too_long() -> None:
 
 async def test_the_wait_is_counted_from_the_decision() -> None:
     async with transaction_world(transaction_wait_ms=30) as world:
-        first = await world.inited()
-        world.add(first)
-        second = world.end(first).producer
+        second = await prepared(world)
         early = world.add(second)
         await asyncio.sleep(0.01)
         late = world.add(second)
@@ -158,9 +151,7 @@ async def test_the_wait_is_counted_from_the_decision() -> None:
 
 async def test_only_so_many_wait() -> None:
     async with transaction_world(shared_txn_writers_max=1) as world:
-        first = await world.inited()
-        world.add(first)
-        second = world.end(first).producer
+        second = await prepared(world)
         added = world.add(second)
         assert world.add(second).code == ConcurrentTransactionsError.code
         world.markers.done()
