@@ -130,11 +130,11 @@ def test_what_is_asked_for_and_what_must_never_be_is_always_written(level: str) 
     assert len(out.getvalue().splitlines()) == 5
 
 
-def test_a_broker_does_not_load_what_colours_tracebacks() -> None:
-    """It is 4 MB. Who wants it can still load it."""
+def test_a_broker_does_not_load_what_colours_tracebacks_nor_green_threads() -> None:
+    """They are 5 MB. Who wants them can still load them."""
     program = (
         "import sys, oncelog_broker.__main__, oncelog_broker.app\n"
-        "assert not {'rich', 'pygments'} & set(sys.modules)\n"
+        "assert not {'rich', 'pygments', 'greenlet'} & set(sys.modules)\n"
         "import rich.console"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
