@@ -131,7 +131,7 @@ class Partition:
         it was stopped."""
         self.traffic = traffic
         self.repair = Repair(log)
-        self.deletion = RecordDeletion(self, lambda: owner.refetch_wanted(self))
+        self.deletion = RecordDeletion(self)
         self.committed_records_truncated = 0
         """A leader had this replica truncate so many records below the high watermark: they are
         lost, after an unclean election, or else by a defect."""
@@ -526,7 +526,11 @@ class Partition:
             if self.leader is not None:
                 self._owner.replica_broke_down(self)
             else:
-                self._owner.refetch_wanted(self)
+                self.fetch_anew()
+
+    def fetch_anew(self) -> None:
+        """Have this follower tell its leader where it stands."""
+        self._owner.refetch_wanted(self)
 
     def check_isr(self, now: float, lag_s_max: float) -> None:
         """Propose to remove followers that have not kept up, or else to add one that has."""

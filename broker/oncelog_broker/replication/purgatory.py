@@ -52,16 +52,20 @@ class OffsetPurgatory:
     __slots__ = ("_queue",)
 
     def __init__(self) -> None:
-        self._queue: deque[DelayedOperation] = deque()
+        self._queue: deque[DelayedOperation] | None = None
+        """It is None while nobody waits: a deque has room for 64 entries from the beginning, and a
+        broker has thousands of partitions that are at rest."""
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) if self._queue is not None else 0
 
     def watch(self, offset: int, callback: OffsetCallback) -> DelayedOperation:
         """Call back when ``reach`` is called with ``offset`` or more."""
         operation = DelayedOperation(offset, callback)
         queue = self._queue
-        if queue and queue[-1].offset > offset:
+        if queue is None:
+            self._queue = deque((operation,))
+        elif queue and queue[-1].offset > offset:
             # Appends come in order, so this is rare: a caller asks about an older offset.
             self._queue = deque(sorted([*queue, operation], key=lambda each: each.offset))
         else:
@@ -72,11 +76,13 @@ class OffsetPurgatory:
         """Call all callbacks that wait for ``offset`` or less: everything below it is there."""
         while self._queue and self._queue[0].offset <= offset:
             self._queue.popleft().finish(0)
+        if not self._queue:
+            self._queue = None
 
     def fail(self, error_code: int) -> None:
         """Tell ``error_code`` to all that wait; nobody waits any longer."""
-        operations, self._queue = self._queue, deque()
-        for operation in operations:
+        operations, self._queue = self._queue, None
+        for operation in operations or ():
             operation.finish(error_code)
 
 

@@ -16,7 +16,6 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from oncelog_broker.log.partition_log import PartitionLog
@@ -48,15 +47,17 @@ class Replica(Protocol):
         """Tell readers that the log begins further up."""
         ...
 
+    def fetch_anew(self) -> None:
+        """Have this follower tell its leader where it stands."""
+        ...
+
 
 class RecordDeletion:
     """It keeps the log starts of one replica: as a leader who waits for them, as a follower what it
     says."""
 
-    def __init__(self, replica: Replica, renew: Callable[[], None]) -> None:
-        """``renew`` has a follower tell its leader where it stands."""
+    def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._renew = renew
         self.delayed = OffsetPurgatory()
         """Callers wait here for a low watermark."""
         self.named_start = 0
@@ -130,7 +131,7 @@ class RecordDeletion:
             if not self.delayed:
                 return
         elif replica.log.log_dir.starts.durable(replica.log) > self.named_start:
-            self._renew()
+            replica.fetch_anew()
         self._write_down()
 
     # ---- follower

@@ -71,6 +71,8 @@ STOPS_AT_ONCE = 16
 """So many replicas are deleted side by side: in a row, each would wait for the disk alone."""
 CONFIGS_PER_TURN = 128
 """So many logs take on changed settings of the broker in one turn."""
+WITHOUT_OVERRIDES = ""
+"""It is no topic's name, and stands for all topics without overrides."""
 CHECKS_PER_TURN = 128
 """One turn of the lag check looks at so many replicas."""
 
@@ -139,6 +141,8 @@ class ReplicaManager:
         self._lanes = ReplicaLanes(config)
         self.paces = Paces(config)
         self._overrides: dict[str, dict[str, str]] = {}
+        self._configs: dict[str, TopicConfig] = {}
+        """They are what overrides and defaults come to, where somebody has asked."""
         self._watermarks: dict[TopicPartition, int] = {}
         self._unwritable: dict[TopicPartition, None] = {}
         """These gave way: until their directory takes writes again they do not follow."""
@@ -487,6 +491,7 @@ class ReplicaManager:
             self._overrides[topic] = dict(overrides)
         else:
             self._overrides.pop(topic, None)
+        self._configs.pop(topic, None)
         config = self._topic_config(topic)
         for log in self._logs.of_topic(topic):
             if log.config != config:
@@ -496,33 +501,39 @@ class ReplicaManager:
         """Drop the overrides of topics that are not ``known`` any more, and have no log here."""
         for topic in [t for t in self._overrides if t not in known and not self._logs.of_topic(t)]:
             del self._overrides[topic]
+            self._configs.pop(topic, None)
 
     def settings_changed(self) -> None:
         """Apply the broker's changed settings, and with them the defaults of topics. If there are
         many logs, some take them on now, and the others in later turns."""
         self._lag_pause.end()
+        self._configs.clear()
         self._unsettled = deque(self._logs.all())
         if not self._settling:
             self._settle_some()
 
     def _settle_some(self) -> None:
-        configs: dict[str, TopicConfig] = {}
         for _ in range(min(CONFIGS_PER_TURN, len(self._unsettled))):
             log = self._unsettled.popleft()
-            topic = log.topic_partition.topic
-            if topic not in configs:
-                configs[topic] = self._topic_config(topic)
-            if log.config != configs[topic] and self._logs.get(log.topic_partition) is log:
-                log.reconfigure(configs[topic])
+            config = self._topic_config(log.topic_partition.topic)
+            if log.config != config and self._logs.get(log.topic_partition) is log:
+                log.reconfigure(config)
         self._settling = bool(self._unsettled)
         if self._settling:
             asyncio.get_running_loop().call_soon(self._settle_some)
 
     def _topic_config(self, topic: str) -> TopicConfig:
+        """Return what holds for a topic. Its partitions share it, and topics without overrides do
+        with each other."""
+        name = topic if topic in self._overrides else WITHOUT_OVERRIDES
+        if name not in self._configs:
+            self._configs[name] = self._parsed(name)
+        return self._configs[name]
+
+    def _parsed(self, topic: str) -> TopicConfig:
         defaults = self._logs.topic_defaults
-        overrides = self._overrides.get(topic, {})
         try:
-            return parse_topic_config(overrides, defaults)
+            return parse_topic_config(self._overrides.get(topic, {}), defaults)
         except InvalidConfigError as error:
             # The controller checked it; a newer release may know settings that we do not.
             logger.error("topic_settings_ignored", topic=topic, error=error)

@@ -10,6 +10,7 @@ from oncelog_broker.log.open_transactions import (
     EndedTransaction,
     OpenTransactions,
 )
+from support.memory import size_of
 
 
 def test_a_transaction_is_undecided_until_its_marker_is_committed() -> None:
@@ -42,6 +43,23 @@ def test_one_that_ended_later_and_began_earlier_holds_the_others() -> None:
     transactions.committed(100)
     assert transactions.first_undecided == 1
     assert transactions.first_uncommitted_marker() == NONE_UNDECIDED
+
+
+def test_a_log_at_rest_keeps_nothing_of_its_transactions() -> None:
+    """A broker has thousands of such logs."""
+    transactions, fresh = OpenTransactions(), OpenTransactions()
+    at_first = size_of(fresh)
+    transactions.began(1)
+    transactions.ended(1, 5)
+    transactions.committed(6)
+    transactions.checkpointed(5)
+    assert transactions.snapshot() == [EndedTransaction(1, 5)]
+    transactions.checkpointed(6)
+    assert size_of(transactions) == at_first
+    transactions.truncate(3, [])
+    assert size_of(transactions) == at_first
+    transactions.began(7)
+    assert transactions.first_undecided == 7
 
 
 def test_what_a_snapshot_says_is_taken_over_in_any_order() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from oncelog_broker.replication.replica_manager import CONFIGS_PER_TURN
+from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Cluster
 from support.room_settings import replica_settings
@@ -27,6 +28,28 @@ async def test_defaults_of_topics_reach_those_that_do_not_say() -> None:
         node.logs.config.topic_defaults = {}
         node.replicas.settings_changed()
         assert node.partition(TP).log.config.min_insync_replicas == 1
+
+
+async def test_partitions_share_what_holds_for_them() -> None:
+    """A broker has thousands, and what holds for a topic is half a kilobyte."""
+    async with Cluster() as cluster:
+        others = [TopicPartition("own", 1), TopicPartition("u", 0)]
+        for tp in (TP, OWN, *others):
+            cluster.lead(tp, 1)
+        node = cluster[1]
+
+        def configs() -> list[TopicConfig]:
+            return [node.partition(tp).log.config for tp in (TP, OWN, *others)]
+
+        assert len(set(map(id, configs()))) == 1
+        node.replicas.reconfigure_topic("own", {"min_insync_replicas": "2"})
+        cluster.lead(TopicPartition("own", 2), 1)
+        plain, own, own_too, plain_too = configs()
+        assert plain is plain_too
+        assert own is own_too is node.partition(TopicPartition("own", 2)).log.config
+        assert (plain.min_insync_replicas, own.min_insync_replicas) == (1, 2)
+        node.replicas.reconfigure_topic("own", {})
+        assert len(set(map(id, configs()))) == 1
 
 
 async def test_a_shorter_lag_time_counts_although_the_check_rests_by_the_longer_one() -> None:

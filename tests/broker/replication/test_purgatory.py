@@ -14,6 +14,7 @@ from oncelog_broker.replication.purgatory import (
     OffsetCallback,
     OffsetPurgatory,
 )
+from support.memory import size_of
 from support.waiting import eventually
 
 
@@ -31,6 +32,18 @@ def test_reaching_an_offset_wakes_those_at_or_below_it_in_order() -> None:
     purgatory.reach(20)
     assert called == [(10, 0), (20, 0)]
     assert len(purgatory) == 1
+
+
+def test_where_nobody_waits_nothing_is_kept() -> None:
+    """A broker has three for each of its partitions, and most of those are at rest."""
+    purgatory, fresh = OffsetPurgatory(), OffsetPurgatory()
+    purgatory.watch(10, lambda code: None)
+    assert size_of(purgatory) > size_of(fresh)
+    purgatory.reach(10)
+    assert size_of(purgatory) == size_of(fresh)
+    purgatory.watch(20, lambda code: None)
+    purgatory.fail(1)
+    assert size_of(purgatory) == size_of(fresh) < 100
 
 
 def test_an_older_offset_may_be_asked_for_later() -> None:
