@@ -74,9 +74,10 @@ demo-pipeline: setup ## flights through Spark, driver and broker killed, totals 
 test: setup ## every test: units, ports, integration with real processes and ZooKeeper
 	@$(PYTEST) --durations=15 $(TEST)
 
-nightly: setup ## every test, also those that take minutes: all crash points, more seeds and hash seeds, declarative pipelines, spark-submit
+nightly: setup ## every test, also those that take minutes: all crash points, more seeds and hash seeds, declarative pipelines, spark-submit; all ablations
 	@$(PYTEST) --nightly $(TEST)
 	@$(MAKE) sim-campaign SEEDS=30 FROM=1 KEPT=1 SECONDS_SIMULATED=20
+	@$(MAKE) ablations
 
 unit: setup ## the fast tests: no real ZooKeeper, no broker processes
 	@$(PYTEST) $(TEST) $(FAST)

@@ -95,7 +95,7 @@ class SimCluster:
         self.as_disk: Callable[[MemoryFiles], Any] = more.pop("files", lambda disk: disk)
         self._settings: dict[str, Any] = more.pop("settings", {})
         self._expire_hung_loops: bool = more.pop("expire_hung_loops", True)
-        self._controller_safeguards = more.pop("controller_safeguards", SAFE)
+        self.controller_safeguards = more.pop("controller_safeguards", SAFE)
         self.sound_members = SoundMembers()
         self.network = Network(loop, entropy.fork("network"))
         self.network.latency_s, self.network.jitter_s = knobs.latency_s, knobs.jitter_s
@@ -220,7 +220,7 @@ class SimCluster:
             entropy=self.entropy.fork(f"broker-{broker_id}-{self._lives[broker_id]}"),
             metadata_store=store,
             controller_safeguards=self.sound_members.watching(
-                broker_id, self._controller_safeguards
+                broker_id, self.controller_safeguards
             ),
             wants=[KAFKA_BATCHES] if self.knobs.kafka else [],
             **self.more_for_brokers,

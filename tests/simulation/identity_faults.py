@@ -78,6 +78,7 @@ def make_broker(
         clock=cluster.clocks[config.broker_id],
         entropy=cluster.entropy.fork(f"{process.name}-{cluster.loop.now_s}"),
         metadata_store=store,
+        controller_safeguards=cluster.controller_safeguards,
         **cluster.more_for_brokers,
     )
 
