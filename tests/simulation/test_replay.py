@@ -14,14 +14,14 @@ from simulation.campaign import Options, run_seed
 from simulation.replay import HASH_SEEDS, traces
 
 SECONDS = 4.0
-SEED = 11
+SEED = 20
 
 
 def test_a_seed_gives_one_run_here() -> None:
     lines: list[list[str]] = [[], [], []]
     first, other, again = (
         run_seed(seed, Options(safety_s=3.0, trace=lines[number].append))
-        for number, seed in enumerate((11, 12, 11))
+        for number, seed in enumerate((SEED, 21, SEED))
     )
     assert lines[0] == lines[2]
     assert first.trace_hash == again.trace_hash
@@ -39,7 +39,7 @@ def test_a_seed_gives_one_run_under_another_hash_seed() -> None:
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_seeds_give_one_run_under_every_hash_seed() -> None:
-    judge_interpreters((SEED, 12), HASH_SEEDS)
+    judge_interpreters((SEED, 21), HASH_SEEDS)
 
 
 def judge_interpreters(seeds: tuple[int, ...], hash_seeds: tuple[int, ...]) -> None:
