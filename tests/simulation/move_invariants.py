@@ -31,6 +31,7 @@ from typing import NamedTuple
 from oncelog_broker.app import Broker
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.leadership import LeaderRole
+from oncelog_protocol.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from oncelog_protocol.types import TopicPartition
 from simulation.sound_members import Counted
 from simulation.store_view import (
@@ -72,8 +73,10 @@ class MoveInvariants:
         self._rules = rules
         self._known = known
         self._swept: dict[_Swept, None] = {}
-        self._left: dict[_Swept, None] = {}
-        """Who has stood in ``leaving`` since the last check."""
+        self._left: dict[_Swept, int] = {}
+        """Who has stood in ``leaving`` since the last check, or before it and has taken no role
+        since: an order of that time may reach a broker late that was paused. With the last leader
+        epoch in which it stood there."""
         self._logs: dict[_Swept, _SeenLog] = {}
 
     def state_changed(self, change: StateChange) -> None:
@@ -81,9 +84,9 @@ class MoveInvariants:
         before, after = change.before, change.after
         if before is None or not before.replicas:
             return
-        self._left.update(
-            dict.fromkeys(_Swept(change.name, b) for b in (*before.leaving, *after.leaving))
-        )
+        for state in (before, after):
+            for b in state.leaving:
+                self._left[_Swept(change.name, b)] = state.leader_epoch
         gone = set(before.leaving).difference(after.leaving, after.replicas)
         self._swept.update(dict.fromkeys(_Swept(change.name, b) for b in sorted(gone)))
         was = (before.replicas, before.origin, before.target)
@@ -160,9 +163,20 @@ class MoveInvariants:
                     "M7",
                     f"{key.name}: broker {key.broker_id} has deleted its log: {partition.state}",
                 )
-        self._left = {
-            _Swept(name, b): None for name, each in stored.items() for b in each.state.leaving
-        }
+        self._left = {key: epoch for key, epoch in self._left.items() if self._is_late(key, epoch)}
+        for name, each in stored.items():
+            for b in each.state.leaving:
+                self._left[_Swept(name, b)] = each.state.leader_epoch
+
+    def _is_late(self, key: _Swept, epoch: int) -> bool:
+        """Return whether a broker has the log that it was to delete, in no later role."""
+        seen = self._logs.get(key)
+        if seen is None:
+            return False
+        try:
+            return seen.broker.replicas.partition(key.name).leader_epoch <= epoch
+        except (NotLeaderOrFollowerError, UnknownTopicOrPartitionError):
+            return True
 
 
 def begins_anew(after: StoreState) -> bool:

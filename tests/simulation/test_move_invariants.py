@@ -10,6 +10,7 @@ import pytest
 from oncelog_broker.app import Broker
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_broker.replication.safeguards import SAFE, Safeguards
+from oncelog_protocol.errors import UnknownTopicOrPartitionError
 from oncelog_protocol.types import TopicPartition
 from simulation.move_invariants import (
     MoveInvariants,
@@ -223,8 +224,21 @@ class Logs:
 
 
 @dataclass
+class Replicas:
+    """A broker has one role in everything; None: it has none."""
+
+    leader_epoch: int | None = None
+
+    def partition(self, name: TopicPartition) -> Replicas:
+        if self.leader_epoch is None:
+            raise UnknownTopicOrPartitionError(str(name))
+        return self
+
+
+@dataclass
 class WithLogs:
     logs: Logs
+    replicas: Replicas = field(default_factory=Replicas)
 
 
 def brokers(**logs: list[Log]) -> dict[int, Broker]:
@@ -276,6 +290,33 @@ def test_m7_nobody_deletes_a_log_who_was_not_told_to_leave() -> None:
     without_log(STILL, Log(log_dir=Directory(online=False)))
     with pytest.raises(InvariantViolation, match="M7: t-0: broker 1 has deleted its log"):
         without_log(STILL, Log())
+
+
+@pytest.mark.parametrize(("role", "allowed"), [(None, True), (5, True), (7, True), (8, False)])
+def test_m7_who_was_paused_may_delete_late_until_it_has_a_new_role(
+    role: int | None, allowed: bool
+) -> None:
+    """Seed 3300011: it was to leave, and it was wanted again before it had heard of either."""
+    log, moves = Log(), MoveInvariants(Rules())
+    running = {1: cast(Broker, WithLogs(Logs([log]), Replicas(role)))}
+    moves.check(stored(ENDED), running)
+    back = replace(
+        ENDED,
+        leader_epoch=8,
+        replicas=(4, 2, 3, 1),
+        origin=(4, 2, 3),
+        target=(1, 2, 3),
+        leaving=(),
+    )
+    moves.state_changed(StateChange(TP, ENDED, back, False))
+    for _ in range(3):
+        moves.check(stored(back), running)
+    cast(Any, running[1]).logs.logs.clear()
+    if allowed:
+        moves.check(stored(back), running)
+        return
+    with pytest.raises(InvariantViolation, match="M7"):
+        moves.check(stored(back), running)
 
 
 def test_at_rest_nothing_moves_and_nothing_is_left() -> None:
