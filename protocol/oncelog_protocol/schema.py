@@ -2,8 +2,9 @@
 
 Rules
 -----
-* A message is a frozen-shape dataclass; each field's type is one of the aliases below, an enum-free
-  scalar, another dataclass, ``list[T]`` of those, or ``T | None``.
+* A message is a class under :func:`message`: a dataclass of frozen shape. Each field's type is one
+  of the aliases below, an enum-free scalar, another dataclass, ``list[T]`` of those, or
+  ``T | None``.
 * On the wire a message is an array of its fields, in order. A field added later says
   ``since=N`` (see :func:`since`) and is absent below that version; it must have a default.
 * Decoding is strict: exact types (``True`` is not 1, 1.0 is not 1), ranges, lengths, UTF-8, and the
@@ -102,6 +103,33 @@ def since(version: int, default: Any = dataclasses.MISSING, factory: Any = None)
     if factory is not None:
         return dataclasses.field(default_factory=factory, metadata={"since": version})
     return dataclasses.field(default=default, metadata={"since": version})
+
+
+@typing.dataclass_transform(field_specifiers=(dataclasses.field, since))
+def message(cls: type[M]) -> type[M]:
+    """Make ``cls`` the dataclass of a message, with slots.
+
+    All messages share one ``__repr__`` and one ``__eq__``. Those that :func:`dataclasses.dataclass`
+    would generate for each class take 0.6 MB of every process that imports the messages.
+    """
+    cls.__repr__ = _repr  # type: ignore[method-assign]
+    cls.__eq__ = _eq  # type: ignore[method-assign]
+    cls.__hash__ = None  # type: ignore[assignment]
+    return dataclass(slots=True, repr=False, eq=False)(cls)
+
+
+def _repr(self: Any) -> str:
+    """Return the call that makes such a message, without the fields that are not to be shown."""
+    shown = [f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if f.repr]
+    return f"{self.__class__.__qualname__}({', '.join(shown)})"
+
+
+def _eq(self: Any, other: Any) -> Any:
+    """Return True for a message of the same class with equal fields."""
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    names = self.__match_args__
+    return [getattr(self, n) for n in names] == [getattr(other, n) for n in names]
 
 
 def encode(message: Any, version: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -16,17 +16,28 @@ from oncelog_protocol import limits, schema
 from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
 from oncelog_protocol.messages.replication import LeaderAndIsrPartition, UpdateMetadataRequest
 from oncelog_protocol.packing import pack, unpack
-from oncelog_protocol.schema import Blob, Int8, Int16, Int32, Int64, Name, Shared, Span, since
+from oncelog_protocol.schema import (
+    Blob,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Name,
+    Shared,
+    Span,
+    message,
+    since,
+)
 from support.messages import a_third, all_message_classes, message_classes, messages
 
 
-@dataclass(slots=True)
+@message
 class Leaf:
     number: Int32
     name: Name = "leaf"
 
 
-@dataclass(slots=True)
+@message
 class Sample:
     small: Int8
     short: Int16
@@ -47,7 +58,7 @@ class Sample:
     leaves: list[Leaf]
 
 
-@dataclass(slots=True)
+@message
 class Grown:
     """It gained fields in versions 1 and 2."""
 
@@ -56,12 +67,12 @@ class Grown:
     third: list[Leaf] = since(2, factory=list)
 
 
-@dataclass(slots=True)
+@message
 class Nothing:
     pass
 
 
-@dataclass(slots=True)
+@message
 class Carrier:
     spans: list[Span] = field(default_factory=list)
 
@@ -251,6 +262,59 @@ def test_a_field_of_a_later_version_is_absent_below_it() -> None:
         schema.decode(Grown, [1, 2], 0)
     with pytest.raises(RemoteProtocolError):
         schema.decode(Grown, [1], 1)
+
+
+@message
+class Login:
+    user: Name
+    password: Blob = field(repr=False)
+
+
+@message
+class OtherLogin:
+    user: Name
+    password: Blob
+
+
+@pytest.mark.parametrize(
+    ("other", "equal"),
+    [
+        (Login("ann", b"secret"), True),
+        (Login("ann", b"other"), False),
+        (Login("bob", b"secret"), False),
+        (OtherLogin("ann", b"secret"), False),
+        ("ann", False),
+    ],
+)
+def test_messages_are_equal_by_class_and_fields(other: object, equal: bool) -> None:
+    login = Login("ann", b"secret")
+    assert (login == other) is equal
+    assert (login != other) is not equal
+
+
+def test_a_message_shows_its_fields_but_for_the_secret_ones() -> None:
+    assert repr(Login("ann", b"secret")) == "Login(user='ann')"
+    assert repr(Leaf(7)) == "Leaf(number=7, name='leaf')"
+    assert repr(Nothing()) == "Nothing()"
+
+
+def test_a_message_may_change_so_it_has_no_hash() -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Leaf(7))
+
+
+def test_a_message_has_slots_and_takes_no_other_attribute() -> None:
+    with pytest.raises(AttributeError):
+        Leaf(7).numbr = 8  # type: ignore[attr-defined]
+
+
+def test_all_messages_share_their_equality() -> None:
+    """A class that has its own takes 2.6 KB more of every process."""
+    own = [
+        cls for cls in all_message_classes() if cls.__module__.startswith("oncelog_protocol.mes")
+    ]
+    assert len(own) > 200
+    assert {vars(cls)["__eq__"] for cls in own} == {vars(Leaf)["__eq__"]}
 
 
 def test_a_message_without_fields() -> None:

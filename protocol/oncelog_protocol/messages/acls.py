@@ -9,18 +9,18 @@ the changes of what the cluster has for its security.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.acls import AclBinding, AclBindingFilter
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Text, message
 
 ACKNOWLEDGE_TIMEOUT_MS = 30_000
 """A change is answered when all brokers decide by it, or after so long, if nobody says else."""
 
 
-@dataclass(slots=True)
+@message
 class DescribeAclsResponse:
     """Its errors, besides, are INVALID_REQUEST."""
 
@@ -30,7 +30,7 @@ class DescribeAclsResponse:
     version: Int64 = 0
 
 
-@dataclass(slots=True)
+@message
 class DescribeAclsRequest(Request):
     """It asks for the ACLs that a filter chooses."""
 
@@ -40,7 +40,7 @@ class DescribeAclsRequest(Request):
     wanted: AclBindingFilter
 
 
-@dataclass(slots=True)
+@message
 class CreatedAcl:
     """Its errors are INVALID_REQUEST (the entry could not do what it says), POLICY_VIOLATION (too
     many). One that is there already is no error."""
@@ -49,7 +49,7 @@ class CreatedAcl:
     error_message: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class CreateAclsResponse:
     """It has a result for each entry, in order."""
 
@@ -60,7 +60,7 @@ class CreateAclsResponse:
     """Brokers that had not acknowledged it when the time was over (REQUEST_TIMED_OUT)."""
 
 
-@dataclass(slots=True)
+@message
 class CreateAclsRequest(Request):
     """It adds ACLs; ``validate_only`` only says what would be refused."""
 
@@ -72,7 +72,7 @@ class CreateAclsRequest(Request):
     timeout_ms: Int32 = ACKNOWLEDGE_TIMEOUT_MS
 
 
-@dataclass(slots=True)
+@message
 class DeletedAcls:
     """It lists what a filter has chosen. Its errors are INVALID_REQUEST."""
 
@@ -81,7 +81,7 @@ class DeletedAcls:
     entries: list[AclBinding] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DeleteAclsResponse:
     """It has a result for each filter, in order. An entry that two of them choose is listed with
     the first."""
@@ -93,7 +93,7 @@ class DeleteAclsResponse:
     """Brokers that had not acknowledged it when the time was over (REQUEST_TIMED_OUT)."""
 
 
-@dataclass(slots=True)
+@message
 class DeleteAclsRequest(Request):
     """It takes back the ACLs that filters choose; ``validate_only`` only says which."""
 

@@ -6,14 +6,14 @@ NOT_CONTROLLER and the client asks Metadata who it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Text, since
+from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Text, message, since
 
 
-@dataclass(slots=True)
+@message
 class ConfigEntry:
     """``value`` None resets the key to its default."""
 
@@ -21,7 +21,7 @@ class ConfigEntry:
     value: Text | None
 
 
-@dataclass(slots=True)
+@message
 class CreatableTopic:
     """``assignment``, one list of broker ids a partition, excludes counts (which are then -1).
     ``partition_count`` or ``replication_factor`` -1 take the broker's default."""
@@ -33,7 +33,7 @@ class CreatableTopic:
     configs: list[ConfigEntry] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class TopicResult:
     """Its errors for CreateTopics are INVALID_TOPIC, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, NOT_CONTROLLER,
@@ -48,7 +48,7 @@ class TopicResult:
     replication_factor: Int16 = -1
 
 
-@dataclass(slots=True)
+@message
 class CreateTopicsResponse:
     """It has one result a topic, in order."""
 
@@ -56,7 +56,7 @@ class CreateTopicsResponse:
     topics: list[TopicResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class CreateTopicsRequest(Request):
     """Answered when every partition has a leader that took its order, or the time is up."""
 
@@ -68,7 +68,7 @@ class CreateTopicsRequest(Request):
     validate_only: bool = False
 
 
-@dataclass(slots=True)
+@message
 class DeleteTopicsResponse:
     """It has one result a topic, in order."""
 
@@ -76,7 +76,7 @@ class DeleteTopicsResponse:
     topics: list[TopicResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DeleteTopicsRequest(Request):
     """It is answered when the topic is gone from the cluster's state; data follows."""
 
@@ -87,7 +87,7 @@ class DeleteTopicsRequest(Request):
     timeout_ms: Int32
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsPartition:
     """With ``before_offset`` -1 all that is committed is deleted."""
 
@@ -95,7 +95,7 @@ class DeleteRecordsPartition:
     before_offset: Int64
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsTopic:
     """It has partitions of one topic."""
 
@@ -103,7 +103,7 @@ class DeleteRecordsTopic:
     partitions: list[DeleteRecordsPartition]
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsPartitionResult:
     """``low_watermark`` is the first offset that is left, at every in-sync replica. Errors:
     UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE (negative, or above the
@@ -117,7 +117,7 @@ class DeleteRecordsPartitionResult:
     error_message: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsTopicResult:
     """It has the answers for one topic."""
 
@@ -125,7 +125,7 @@ class DeleteRecordsTopicResult:
     partitions: list[DeleteRecordsPartitionResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsResponse:
     """It has one result a partition, in order."""
 
@@ -133,7 +133,7 @@ class DeleteRecordsResponse:
     topics: list[DeleteRecordsTopicResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsRequest(Request):
     """Partition leaders are asked this. Answered when every in-sync replica has it on disk that the
     partition begins at the offset, or the time is up. (KIP-107)"""
@@ -145,7 +145,7 @@ class DeleteRecordsRequest(Request):
     timeout_ms: Int32
 
 
-@dataclass(slots=True)
+@message
 class PartitionGrowth:
     """Grow ``topic`` to ``partition_count``; ``assignment`` lists only the new partitions."""
 
@@ -154,7 +154,7 @@ class PartitionGrowth:
     assignment: list[list[Int32]] | None = None
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsResponse:
     """It has one result a topic, in order."""
 
@@ -162,7 +162,7 @@ class CreatePartitionsResponse:
     topics: list[TopicResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsRequest(Request):
     """Add partitions to topics."""
 
@@ -178,7 +178,7 @@ RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
 
 
-@dataclass(slots=True)
+@message
 class ConfigResource:
     """It names a topic, or a broker by its id in digits, "" for what is set for all brokers;
     ``keys`` None asks for all."""
@@ -188,7 +188,7 @@ class ConfigResource:
     keys: list[Name] | None = None
 
 
-@dataclass(slots=True)
+@message
 class ConfigValue:
     """``source`` is "topic", "dynamic_broker" (set for this broker while it runs),
     "dynamic_default" (set so for all brokers), "broker" (file, environment or command line) or
@@ -201,7 +201,7 @@ class ConfigValue:
     documentation: Text
 
 
-@dataclass(slots=True)
+@message
 class ConfigResourceResult:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, INVALID_CONFIG (alter)."""
 
@@ -212,7 +212,7 @@ class ConfigResourceResult:
     values: list[ConfigValue] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsResponse:
     """It has one result a resource, in order."""
 
@@ -220,7 +220,7 @@ class DescribeConfigsResponse:
     resources: list[ConfigResourceResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsRequest(Request):
     """Any broker answers it for topics, and for what is set for all brokers; a broker's own
     settings only that broker knows."""
@@ -231,7 +231,7 @@ class DescribeConfigsRequest(Request):
     resources: list[ConfigResource]
 
 
-@dataclass(slots=True)
+@message
 class ConfigAlteration:
     """It is incremental: only the named keys change (KIP-339)."""
 
@@ -240,7 +240,7 @@ class ConfigAlteration:
     entries: list[ConfigEntry]
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResponse:
     """It has one result a resource, in order."""
 
@@ -248,7 +248,7 @@ class AlterConfigsResponse:
     resources: list[ConfigResourceResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsRequest(Request):
     """It sets settings of topics, and the dynamic ones of a broker (its id in digits) or of all
     ("")."""
@@ -260,7 +260,7 @@ class AlterConfigsRequest(Request):
     validate_only: bool = False
 
 
-@dataclass(slots=True)
+@message
 class ReplicaSize:
     """It tells of one replica on one directory: bytes on disk, and where it begins and ends.
 
@@ -277,7 +277,7 @@ class ReplicaSize:
     offset_lag: Int64 = since(1, default=0)
 
 
-@dataclass(slots=True)
+@message
 class ReplicaPlace:
     """It names a directory, as the broker's settings do, for one replica of the broker asked."""
 
@@ -286,7 +286,7 @@ class ReplicaPlace:
     path: Text
 
 
-@dataclass(slots=True)
+@message
 class ReplicaPlaceResult:
     """Its errors are LOG_DIR_NOT_FOUND; REPLICA_NOT_AVAILABLE when the broker has no such replica,
     and will make it there if it gets one; STORAGE_ERROR when a directory is offline or has no
@@ -299,7 +299,7 @@ class ReplicaPlaceResult:
     size_bytes: Int64 = -1
 
 
-@dataclass(slots=True)
+@message
 class AlterReplicaLogDirsResponse:
     """It has one result an item, in order. Its error is CLUSTER_AUTHORIZATION_FAILED."""
 
@@ -307,7 +307,7 @@ class AlterReplicaLogDirsResponse:
     results: list[ReplicaPlaceResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AlterReplicaLogDirsRequest(Request):
     """Replicas of the broker that is asked go to other directories of it (KIP-113). It is answered
     when the moves are accepted. A place where a replica is already ends its move elsewhere."""
@@ -319,7 +319,7 @@ class AlterReplicaLogDirsRequest(Request):
     validate_only: bool = False
 
 
-@dataclass(slots=True)
+@message
 class DescribedLogDir:
     """Its error is STORAGE_ERROR when the directory is offline. A directory that is not may be
     listed once more, with CORRUPT_MESSAGE and the replicas in it in which rot was found."""
@@ -331,7 +331,7 @@ class DescribedLogDir:
     replicas: list[ReplicaSize] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsResponse:
     """Its error is CLUSTER_AUTHORIZATION_FAILED."""
 
@@ -339,7 +339,7 @@ class DescribeLogDirsResponse:
     log_dirs: list[DescribedLogDir] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsRequest(Request):
     """Each broker answers for itself. ``topics`` None asks for all."""
 
@@ -350,7 +350,7 @@ class DescribeLogDirsRequest(Request):
     topics: list[Name] | None
 
 
-@dataclass(slots=True)
+@message
 class ElectionTarget:
     """It names one partition to elect a leader for."""
 
@@ -358,7 +358,7 @@ class ElectionTarget:
     partition: Int32
 
 
-@dataclass(slots=True)
+@message
 class ElectionResult:
     """Its errors are ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE,
     UNKNOWN_TOPIC_OR_PARTITION."""
@@ -369,7 +369,7 @@ class ElectionResult:
     error_message: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class ElectLeadersResponse:
     """Its whole-request error is NOT_CONTROLLER."""
 
@@ -377,7 +377,7 @@ class ElectLeadersResponse:
     partitions: list[ElectionResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ElectLeadersRequest(Request):
     """``unclean`` elects from outside the ISR and may lose data. ``partitions`` None: all."""
 

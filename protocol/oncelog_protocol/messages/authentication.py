@@ -8,17 +8,17 @@ The data of both messages may be a password or a token: it is left out of their 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, ClassVar
 
 from oncelog_protocol import limits
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int64, MaxLength, Name, Text
+from oncelog_protocol.schema import Int16, Int64, MaxLength, Name, Text, message
 
 SaslData = Annotated[bytes, MaxLength(limits.SASL_DATA_BYTES_MAX)]
 
 
-@dataclass(slots=True)
+@message
 class AuthenticateResponse:
     """Its errors are SASL_AUTHENTICATION_FAILED, whatever the cause; ILLEGAL_SASL_STATE for a
     message out of turn; UNSUPPORTED_SASL_MECHANISM, with the ``mechanisms`` that the listener
@@ -32,7 +32,7 @@ class AuthenticateResponse:
     mechanisms: list[Name] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AuthenticateRequest(Request):
     """The mechanism is fixed by the first one of an exchange; the others name the same."""
 

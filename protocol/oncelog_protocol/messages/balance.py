@@ -8,11 +8,11 @@ whole request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message
 
 BALANCE = "balance"
 """All goals, in their order."""
@@ -43,7 +43,7 @@ NO_BOUND = -1
 """A plan may be as large as it comes."""
 
 
-@dataclass(slots=True)
+@message
 class PlannedReplicas:
     """A partition would get other replicas, or another order of them; the preferred leader is first
     in both lists. ``bytes`` would be copied, -1 when that is not known. ``goal`` is the first one
@@ -59,7 +59,7 @@ class PlannedReplicas:
     seconds: Int64 = NOT_KNOWN
 
 
-@dataclass(slots=True)
+@message
 class GoalMeasure:
     """It says how far the cluster is from a goal, and would be after the plan; 0 is reached.
 
@@ -71,7 +71,7 @@ class GoalMeasure:
     after: Int64
 
 
-@dataclass(slots=True)
+@message
 class HeldUpPartition:
     """A partition cannot be placed as evacuate or whole asks; ``reason`` says why."""
 
@@ -81,7 +81,7 @@ class HeldUpPartition:
     reason: Text
 
 
-@dataclass(slots=True)
+@message
 class BalanceResponse:
     """It has a plan, by topic and number. Errors: INVALID_REQUEST (no such purpose or goal, a bound
     below 0, or brokers that are named for another purpose), INVALID_REPLICATION_FACTOR (more
@@ -95,7 +95,7 @@ class BalanceResponse:
     held_up: list[HeldUpPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class BalanceRequest(Request):
     """It asks for a plan. ``topics`` None is all of them, also the cluster's own; others stay where
     they are. ``goals`` None is all goals of the purpose. ``max_moves`` bounds the replicas that are

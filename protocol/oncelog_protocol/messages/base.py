@@ -76,6 +76,7 @@ class ApiKey(IntEnum):
 class Request:
     """It is the base of requests: ``api_key``, the versions spoken, the response class."""
 
+    __slots__ = ()
     api_key: ClassVar[ApiKey]
     versions: ClassVar[tuple[int, int]] = (0, 0)
     """Inclusive range of versions that this release speaks."""

@@ -11,11 +11,11 @@ directories, copies and warm partitions of the last page are all that there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message
 
 UNKNOWN = -1
 """It stands for a figure that nobody knows."""
@@ -35,7 +35,7 @@ NO_ROOM = "no room"
 OUT_OF_SERVICE = "replica out of service"
 
 
-@dataclass(slots=True)
+@message
 class ReportedDirectory:
     """It is one log directory; ``total_bytes`` and ``free_bytes`` are those of its file system, -1
     when they are not known, as of a directory that is offline."""
@@ -46,7 +46,7 @@ class ReportedDirectory:
     is_online: bool
 
 
-@dataclass(slots=True)
+@message
 class ReportedTopic:
     """It has the replicas of one topic, a column for each figure; all columns are equally long.
     ``sizes`` are the bytes of the logs, -2 of one that is gone; ``in_rates`` the bytes a second
@@ -62,7 +62,7 @@ class ReportedTopic:
     directories: list[Int32]
 
 
-@dataclass(slots=True)
+@message
 class ReportedCopy:
     """It is a replica here that is not in the ISR. ``donor`` is who it is fetched from, -1: nobody;
     ``offsets_left`` how far its end is from the leader's high watermark, -1: the leader has not
@@ -77,7 +77,7 @@ class ReportedCopy:
     reason: Name
 
 
-@dataclass(slots=True)
+@message
 class ReportedWarm:
     """It lists partitions of one topic that the broker is to lead soon. It has read them for their
     coordinators already, all but the last records."""
@@ -86,7 +86,7 @@ class ReportedWarm:
     partitions: list[Int32]
 
 
-@dataclass(slots=True)
+@message
 class BrokerReportResponse:
     """Its errors are NOT_CONTROLLER, STALE_BROKER_EPOCH, INVALID_REQUEST (columns that differ in
     length, or more than 1,000 replicas, copies or warm partitions), INVALID_UPDATE_VERSION (the
@@ -95,7 +95,7 @@ class BrokerReportResponse:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True)
+@message
 class BrokerReportRequest(Request):
     """A broker tells the controller what it holds; ``last`` ends the report."""
 

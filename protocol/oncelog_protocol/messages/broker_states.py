@@ -9,12 +9,12 @@ whole request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.metadata import ACTIVE
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message
 
 DRAINING = "draining"
 """The broker leads only what nobody else in an ISR can, and is given new partitions only when there
@@ -44,7 +44,7 @@ PASSES = ("", NOT_PLANNED, QUEUED, MOVES, HAS_DATA)
 back."""
 
 
-@dataclass(slots=True)
+@message
 class LostPartition:
     """It names a partition whose records are given up."""
 
@@ -52,7 +52,7 @@ class LostPartition:
     partition: Int32
 
 
-@dataclass(slots=True)
+@message
 class HeldPartition:
     """It is a partition that keeps a broker from the end of its service. ``reason`` says why, and
     is "" when nothing is in the way but time."""
@@ -62,7 +62,7 @@ class HeldPartition:
     reason: Text = ""
 
 
-@dataclass(slots=True)
+@message
 class AlterBrokerStatesResponse:
     """It tells the state of the broker, and what has yet to happen before it may be stopped.
 
@@ -89,7 +89,7 @@ class AlterBrokerStatesResponse:
     lost_with_it_count: Int32 = 0
 
 
-@dataclass(slots=True)
+@message
 class AlterBrokerStatesRequest(Request):
     """It is answered when the state is in the store, and the first leaderships have moved. That a
     broker is to be decommissioned takes some seconds in a large cluster: it is found out first

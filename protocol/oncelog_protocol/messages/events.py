@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message
 
 
-@dataclass(slots=True)
+@message
 class EventField:
     """It is one field of an event; ``value`` is JSON."""
 
@@ -17,7 +17,7 @@ class EventField:
     value: Text
 
 
-@dataclass(slots=True)
+@message
 class BrokerEvent:
     """It is one log line: ``timestamp_ms`` by the broker's wall clock, ``sequence`` without gaps
     from 0 on in each life of the broker, ``level`` as in the log ("info", "warning", "error",
@@ -30,7 +30,7 @@ class BrokerEvent:
     fields: list[EventField] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeEventsResponse:
     """Its error is CLUSTER_AUTHORIZATION_FAILED. ``started_ms`` names the life of the broker;
     ``first_sequence`` is the oldest event that it still has, of whatever name, and
@@ -45,7 +45,7 @@ class DescribeEventsResponse:
     events: list[BrokerEvent] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeEventsRequest(Request):
     """It asks one broker for its events from ``from_sequence`` on in the life ``started_ms``; if
     that is another one than the broker's, for all of them. ``names`` nil asks for every name."""

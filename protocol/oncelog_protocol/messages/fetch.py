@@ -13,11 +13,11 @@ is on the main lane, and understands magic 1 only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Span, since
+from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Span, message, since
 from oncelog_protocol.types import FetchLane
 
 COLUMNS_FORMAT = 1
@@ -35,7 +35,7 @@ def format_of(magic: int) -> int:
     return 1 << (magic - 1)
 
 
-@dataclass(slots=True)
+@message
 class FetchPartition:
     """``leader_epoch`` is the fetcher's view (-1: not known, consumers only), for fencing
     (KIP-320); ``last_fetched_epoch`` the epoch of the record before ``fetch_offset`` (-1: none),
@@ -50,7 +50,7 @@ class FetchPartition:
     """The follower's own; -1 from consumers."""
 
 
-@dataclass(slots=True)
+@message
 class FetchTopic:
     """It has partitions of one topic. Followers say which they mean by its id as well: the topic
     may have been deleted and made anew, and leader epochs begin again then [K25]. Consumers do so
@@ -61,7 +61,7 @@ class FetchTopic:
     topic_id: Name = ""
 
 
-@dataclass(slots=True)
+@message
 class ForgottenTopic:
     """It has the partitions to drop from the session."""
 
@@ -69,7 +69,7 @@ class ForgottenTopic:
     partitions: list[Int32]
 
 
-@dataclass(slots=True)
+@message
 class EpochEnd:
     """It says where a leader epoch ends in the leader's log: the largest epoch at or below the
     asked one."""
@@ -78,7 +78,7 @@ class EpochEnd:
     end_offset: Int64
 
 
-@dataclass(slots=True)
+@message
 class AbortedTransaction:
     """It is a range that a read_committed consumer must drop."""
 
@@ -86,7 +86,7 @@ class AbortedTransaction:
     first_offset: Int64
 
 
-@dataclass(slots=True)
+@message
 class FetchPartitionResponse:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
     FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INCONSISTENT_TOPIC_ID, STORAGE_ERROR, CORRUPT_MESSAGE
@@ -109,7 +109,7 @@ class FetchPartitionResponse:
     its place is on the main lane."""
 
 
-@dataclass(slots=True)
+@message
 class FetchTopicResponse:
     """It has the answers for one topic."""
 
@@ -117,7 +117,7 @@ class FetchTopicResponse:
     partitions: list[FetchPartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class FetchResponse:
     """Its whole-request errors are INVALID_FETCH_SESSION_EPOCH, STALE_BROKER_EPOCH,
     CLUSTER_AUTHORIZATION_FAILED (a replica id on a listener that is not internal, or of another
@@ -127,7 +127,7 @@ class FetchResponse:
     topics: list[FetchTopicResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class FetchRequest(Request):
     """It waits up to ``max_wait_ms`` while fewer than ``min_bytes`` are there. ``max_bytes`` bounds
     the whole answer, but the first batch is always sent whole."""

@@ -9,11 +9,11 @@ nothing has changed then. All three are retriable and definite.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Blob, Int8, Int16, Int32, Int64, Name, Text, since
+from oncelog_protocol.schema import Blob, Int8, Int16, Int32, Int64, Name, Text, message, since
 
 NO_GENERATION = -1
 """Generation of a commit that comes from outside the group: an assigning consumer or a tool."""
@@ -28,7 +28,7 @@ COORDINATOR_GROUP = 0
 COORDINATOR_TRANSACTION = 1
 
 
-@dataclass(slots=True)
+@message
 class FindCoordinatorResponse:
     """Its errors are COORDINATOR_NOT_AVAILABLE (no leader, or the internal topic is being created),
     INVALID_GROUP_ID, INVALID_REQUEST (``key_type``). ``host`` and ``port`` are those of the
@@ -41,7 +41,7 @@ class FindCoordinatorResponse:
     port: Int32 = -1
 
 
-@dataclass(slots=True)
+@message
 class FindCoordinatorRequest(Request):
     """It asks which broker coordinates ``key``: a group (``key_type`` 0) or a transactional id (1).
     Any broker answers."""
@@ -53,7 +53,7 @@ class FindCoordinatorRequest(Request):
     key_type: Int8 = COORDINATOR_GROUP
 
 
-@dataclass(slots=True)
+@message
 class GroupProtocol:
     """It names an assignor that the member can work with, and what it wants the assigning member to
     know of it (``consumer_protocol``)."""
@@ -62,7 +62,7 @@ class GroupProtocol:
     metadata: Blob
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupMember:
     """It describes one member, to the leader only."""
 
@@ -71,7 +71,7 @@ class JoinGroupMember:
     metadata: Blob
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupResponse:
     """Its errors are INVALID_GROUP_ID, INVALID_REQUEST (a rebalance time-out, names or protocols
     that cannot be meant), INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL (another protocol
@@ -93,7 +93,7 @@ class JoinGroupResponse:
     members: list[JoinGroupMember] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupRequest(Request):
     """Take part in the next generation. Parked until all members have joined or
     ``rebalance_timeout_ms`` is over. The member counts as dead ``session_timeout_ms`` after its
@@ -112,7 +112,7 @@ class JoinGroupRequest(Request):
     reason: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class MemberAssignment:
     """It is what the leader gives to one member."""
 
@@ -120,7 +120,7 @@ class MemberAssignment:
     assignment: Blob
 
 
-@dataclass(slots=True)
+@message
 class SyncGroupResponse:
     """Its errors are UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID,
     REBALANCE_IN_PROGRESS (join again), INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED; of
@@ -134,7 +134,7 @@ class SyncGroupResponse:
     assignment: Blob = b""
 
 
-@dataclass(slots=True)
+@message
 class SyncGroupRequest(Request):
     """The leader hands in all assignments, everybody gets its own. Parked until the leader's are
     there and durable."""
@@ -151,7 +151,7 @@ class SyncGroupRequest(Request):
     assignments: list[MemberAssignment] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class HeartbeatResponse:
     """Its errors are UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID,
     REBALANCE_IN_PROGRESS (join again), GROUP_AUTHORIZATION_FAILED."""
@@ -160,7 +160,7 @@ class HeartbeatResponse:
     error_message: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class HeartbeatRequest(Request):
     """It is a sign of life."""
 
@@ -173,7 +173,7 @@ class HeartbeatRequest(Request):
     group_instance_id: Name | None
 
 
-@dataclass(slots=True)
+@message
 class LeavingMember:
     """It is named by member id, or by instance id alone (an operator removes a static member)."""
 
@@ -182,7 +182,7 @@ class LeavingMember:
     reason: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class LeavingMemberResponse:
     """Its errors are UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
 
@@ -191,7 +191,7 @@ class LeavingMemberResponse:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True)
+@message
 class LeaveGroupResponse:
     """Its whole-request errors are GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID. After
     COORDINATOR_NOT_AVAILABLE and REQUEST_TIMED_OUT the members may have left."""
@@ -201,7 +201,7 @@ class LeaveGroupResponse:
     members: list[LeavingMemberResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class LeaveGroupRequest(Request):
     """Members leave; the rest rebalances at once."""
 
@@ -212,7 +212,7 @@ class LeaveGroupRequest(Request):
     members: list[LeavingMember]
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitPartition:
     """``offset`` is that of the record to be read next; ``leader_epoch`` of the last record read
     (KIP-320), -1 when not known."""
@@ -223,7 +223,7 @@ class OffsetCommitPartition:
     metadata: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitTopic:
     """It has partitions of one topic, which may come twice with two ids. ``topic_id``: of which
     topic of that name the offsets are, "" if not known: that which there is now."""
@@ -233,7 +233,7 @@ class OffsetCommitTopic:
     topic_id: Name = since(1, default="")
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitPartitionResponse:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID (the offsets are of another
     topic of that name), TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE,
@@ -243,7 +243,7 @@ class OffsetCommitPartitionResponse:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitTopicResponse:
     """It has the answers for one topic."""
 
@@ -251,7 +251,7 @@ class OffsetCommitTopicResponse:
     partitions: list[OffsetCommitPartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitResponse:
     """Whole-request errors, nothing was committed: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED,
@@ -263,7 +263,7 @@ class OffsetCommitResponse:
     topics: list[OffsetCommitTopicResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitRequest(Request):
     """Remember how far the group has come. From a member with its generation, which fences; or from
     outside (generation -1, no member id), which only an empty group takes."""
@@ -279,7 +279,7 @@ class OffsetCommitRequest(Request):
     topics: list[OffsetCommitTopic]
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchTopic:
     """It has partitions of one topic."""
 
@@ -287,7 +287,7 @@ class OffsetFetchTopic:
     partitions: list[Int32]
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchPartitionResponse:
     """``offset`` is -1 where none was committed. ``topic_id``: of which topic of that name it is,
     "" if not known; it may be one that was deleted. Errors: UNSTABLE_OFFSET_COMMIT (a transaction
@@ -302,7 +302,7 @@ class OffsetFetchPartitionResponse:
     topic_id: Name = since(1, default="")
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchTopicResponse:
     """It has the answers for one topic."""
 
@@ -310,7 +310,7 @@ class OffsetFetchTopicResponse:
     partitions: list[OffsetFetchPartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponse:
     """Its whole-request errors are INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED; UNKNOWN_MEMBER_ID
     and ILLEGAL_GENERATION when a member id was given."""
@@ -320,7 +320,7 @@ class OffsetFetchResponse:
     topics: list[OffsetFetchTopicResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchRequest(Request):
     """It asks for the committed offsets of a group; ``topics`` None asks for all that it has. A
     member names itself and its generation: a coordinator that was deposed and does not know it
@@ -337,7 +337,7 @@ class OffsetFetchRequest(Request):
     generation_id: Int32 = NO_GENERATION
 
 
-@dataclass(slots=True)
+@message
 class DescribedMember:
     """``metadata`` and ``assignment`` are as in ``consumer_protocol``."""
 
@@ -349,7 +349,7 @@ class DescribedMember:
     assignment: Blob = b""
 
 
-@dataclass(slots=True)
+@message
 class DescribedOffset:
     """It tells of one partition that the group has committed to. ``end_offset`` is the last stable
     offset that the partition's leader told the coordinator, ``lag`` what lies between; both -1 when
@@ -366,7 +366,7 @@ class DescribedOffset:
     lag: Int64 = NO_OFFSET
 
 
-@dataclass(slots=True)
+@message
 class DescribedGroup:
     """Its errors are those of the head of this module, GROUP_ID_NOT_FOUND,
     GROUP_AUTHORIZATION_FAILED. ``state``: Empty, PreparingRebalance, CompletingRebalance, Stable,
@@ -384,7 +384,7 @@ class DescribedGroup:
     offsets: list[DescribedOffset] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeGroupsResponse:
     """It has one answer a group, in order."""
 
@@ -392,7 +392,7 @@ class DescribeGroupsResponse:
     groups: list[DescribedGroup] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeGroupsRequest(Request):
     """It asks for members, and with ``include_offsets`` for committed offsets and lag."""
 
@@ -403,7 +403,7 @@ class DescribeGroupsRequest(Request):
     include_offsets: bool = True
 
 
-@dataclass(slots=True)
+@message
 class ListedGroup:
     """It is a group that the asked broker coordinates."""
 
@@ -413,7 +413,7 @@ class ListedGroup:
     member_count: Int32 = 0
 
 
-@dataclass(slots=True)
+@message
 class ListGroupsResponse:
     """Its errors are COORDINATOR_LOAD_IN_PROGRESS (some are not known yet),
     COORDINATOR_NOT_AVAILABLE."""
@@ -422,7 +422,7 @@ class ListGroupsResponse:
     groups: list[ListedGroup] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ListGroupsRequest(Request):
     """It asks for the groups of one broker; all of them takes asking every broker. ``states``
     empty: any."""
@@ -433,7 +433,7 @@ class ListGroupsRequest(Request):
     states: list[Name] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class GroupResult:
     """Its errors are NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, INVALID_GROUP_ID,
     GROUP_AUTHORIZATION_FAILED, those of the head of this module."""
@@ -443,7 +443,7 @@ class GroupResult:
     error_message: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class DeleteGroupsResponse:
     """It has one result a group, in order."""
 
@@ -451,7 +451,7 @@ class DeleteGroupsResponse:
     groups: list[GroupResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DeleteGroupsRequest(Request):
     """Forget groups without members, and their offsets."""
 
@@ -461,7 +461,7 @@ class DeleteGroupsRequest(Request):
     groups: list[Name]
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeletePartitionResponse:
     """Its errors are GROUP_SUBSCRIBED_TO_TOPIC, UNKNOWN_TOPIC_OR_PARTITION (nothing committed)."""
 
@@ -469,7 +469,7 @@ class OffsetDeletePartitionResponse:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteTopicResponse:
     """It has the answers for one topic."""
 
@@ -477,7 +477,7 @@ class OffsetDeleteTopicResponse:
     partitions: list[OffsetDeletePartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteResponse:
     """Its whole-request errors are GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (of another protocol type),
     INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED."""
@@ -487,7 +487,7 @@ class OffsetDeleteResponse:
     topics: list[OffsetDeleteTopicResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteRequest(Request):
     """Forget committed offsets of topics that no member is subscribed to (KIP-496)."""
 

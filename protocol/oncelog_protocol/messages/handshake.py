@@ -14,15 +14,15 @@ the heads of responses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Name, since
+from oncelog_protocol.schema import Int16, Int32, Name, message, since
 from oncelog_protocol.types import NO_BROKER
 
 
-@dataclass(slots=True)
+@message
 class ApiVersionRange:
     """It names one API that the broker speaks, with its first and last version."""
 
@@ -31,7 +31,7 @@ class ApiVersionRange:
     version_max: Int16
 
 
-@dataclass(slots=True)
+@message
 class ApiVersionsResponse:
     """Its error is UNSUPPORTED_VERSION when the request's own version is not spoken; the list is
     filled all the same, so that the client can choose. REBOOTSTRAP_REQUIRED when another broker or
@@ -50,7 +50,7 @@ class ApiVersionsResponse:
     """It is "none" or "acl", as the setting; "": not told to a peer that is not known."""
 
 
-@dataclass(slots=True)
+@message
 class ApiVersionsRequest(Request):
     """It says which software asks, for the broker's log, and whom it means: ``cluster_id`` ("": not
     known) and ``broker_id`` (-1: not known). ``own_broker_id`` is the asker's (-1: a client)."""

@@ -6,11 +6,11 @@ checksum of them either: short contents could be guessed by it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message
 
 MARKER_COMMIT = "commit"
 MARKER_ABORT = "abort"
@@ -18,7 +18,7 @@ MARKER_UNKNOWN = "unknown"
 """A control batch is a marker that nobody here can read."""
 
 
-@dataclass(slots=True)
+@message
 class DescribedSegment:
     """It is one segment. ``record_count`` is -1 where compaction may have taken records; markers
     count as records. ``max_timestamp`` is of its records; ``stamp_ms`` is that, or the time of the
@@ -38,7 +38,7 @@ class DescribedSegment:
     index_entries: Int32
 
 
-@dataclass(slots=True)
+@message
 class DescribedEpoch:
     """This leader epoch begins at an offset of the log."""
 
@@ -46,7 +46,7 @@ class DescribedEpoch:
     start_offset: Int64
 
 
-@dataclass(slots=True)
+@message
 class AbortedRange:
     """A transaction was aborted, by the marker at an offset."""
 
@@ -55,7 +55,7 @@ class AbortedRange:
     marker_offset: Int64
 
 
-@dataclass(slots=True)
+@message
 class IndexEntry:
     """The batch that begins at an offset lies at a byte of its segment; no record before it there
     is newer than ``max_timestamp_before``, which is -1 when there is none."""
@@ -65,7 +65,7 @@ class IndexEntry:
     max_timestamp_before: Int64
 
 
-@dataclass(slots=True)
+@message
 class DescribedBatch:
     """It is the header of one batch, at a byte of the segment that begins at ``segment``.
     ``marker`` is empty for records, else "commit", "abort" or "unknown"."""
@@ -88,7 +88,7 @@ class DescribedBatch:
     marker: Name
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogResponse:
     """Its errors are TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST,
     NOT_LEADER_OR_FOLLOWER (no replica is here), STORAGE_ERROR and CORRUPT_MESSAGE.
@@ -123,7 +123,7 @@ class DescribeLogResponse:
     unreadable: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogRequest(Request):
     """It asks one broker, which need not lead, for its replica of a partition.
 

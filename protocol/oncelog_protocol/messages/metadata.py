@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message, since
 
 ACTIVE = "active"
 """The state of a broker that nobody has taken out of service: it leads, and gets new partitions."""
 
 
-@dataclass(slots=True)
+@message
 class MetadataBroker:
     """It is a live broker, by the advertised address of the listener that was asked."""
 
@@ -22,7 +22,7 @@ class MetadataBroker:
     rack: Name | None = None
 
 
-@dataclass(slots=True)
+@message
 class MetadataPartition:
     """Its error is LEADER_NOT_AVAILABLE. ``elr`` are replicas outside the ISR that hold all that is
     committed; ``last_known_elr`` did, and have lost data since (KIP-966)."""
@@ -38,7 +38,7 @@ class MetadataPartition:
     last_known_elr: list[Int32] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class MetadataTopic:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, TOPIC_AUTHORIZATION_FAILED."""
 
@@ -49,7 +49,7 @@ class MetadataTopic:
     partitions: list[MetadataPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class MetadataResponse:
     """``controller_id`` is -1 while nobody is controller."""
 
@@ -60,7 +60,7 @@ class MetadataResponse:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True)
+@message
 class MetadataRequest(Request):
     """``topics`` None asks for all; an empty list for brokers only."""
 
@@ -71,7 +71,7 @@ class MetadataRequest(Request):
     allow_auto_topic_creation: bool = False
 
 
-@dataclass(slots=True)
+@message
 class ListenerAddress:
     """It is one listener of a broker as it advertises it."""
 
@@ -80,7 +80,7 @@ class ListenerAddress:
     port: Int32
 
 
-@dataclass(slots=True)
+@message
 class ClusterBroker:
     """It is a live broker in orders of the controller, with every listener and its broker epoch
     (czxid of its registration). ``state`` and ``http`` are as in DescribedBroker."""
@@ -93,7 +93,7 @@ class ClusterBroker:
     http: Name = since(3, default="")
 
 
-@dataclass(slots=True)
+@message
 class DescribedBroker:
     """It is a live broker as DescribeCluster shows it, with every listener and its broker epoch.
 
@@ -109,7 +109,7 @@ class DescribedBroker:
     http: Name = since(1, default="")
 
 
-@dataclass(slots=True)
+@message
 class DescribeClusterResponse:
     """Its error is CLUSTER_AUTHORIZATION_FAILED."""
 
@@ -121,7 +121,7 @@ class DescribeClusterResponse:
     brokers: list[DescribedBroker] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeClusterRequest(Request):
     """It has no fields."""
 

@@ -8,11 +8,11 @@ an error of the whole request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message
 
 NOT_KNOWN = -1
 """It stands for a number of bytes or seconds that nobody can tell."""
@@ -34,7 +34,7 @@ LEAVING = "leaving"
 PHASES = (QUEUED, COPYING, IN_SYNC, WARMING, TURNING_BACK, STALLED, LEAVING)
 
 
-@dataclass(slots=True)
+@message
 class ReassignedPartition:
     """``target`` lists the brokers that are to have a replica, the preferred leader first; None
     cancels the move of the partition. With ``expected_replicas`` nothing is done unless these are
@@ -46,7 +46,7 @@ class ReassignedPartition:
     expected_replicas: list[Int32] | None = None
 
 
-@dataclass(slots=True)
+@message
 class ReassignmentResult:
     """It says what became of the wish for one partition. Its errors are INVALID_REPLICA_ASSIGNMENT
     (no broker, one twice, or one that is not registered), INELIGIBLE_REPLICA (a broker is being
@@ -65,7 +65,7 @@ class ReassignmentResult:
     seconds: Int64 = NOT_KNOWN
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionReassignmentsResponse:
     """It has one result a partition, in order. ``plan_id`` is "" when there was nothing to keep.
     UNSUPPORTED_VERSION for the whole request: a broker runs a release that knows no moves."""
@@ -76,7 +76,7 @@ class AlterPartitionReassignmentsResponse:
     items: list[ReassignmentResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionReassignmentsRequest(Request):
     """It is answered when the wishes are in the store; what is refused keeps no other from it.
 
@@ -94,7 +94,7 @@ class AlterPartitionReassignmentsRequest(Request):
     timeout_ms: Int32 = 60_000
 
 
-@dataclass(slots=True)
+@message
 class MovePlan:
     """It is what somebody has asked for at once. ``queued`` counts the partitions of it whose move
     has not begun."""
@@ -106,7 +106,7 @@ class MovePlan:
     queued: Int32
 
 
-@dataclass(slots=True)
+@message
 class PartitionMove:
     """It is one partition that is to move, moves, or has left something to delete.
 
@@ -132,7 +132,7 @@ class PartitionMove:
     reason: Text = ""
 
 
-@dataclass(slots=True)
+@message
 class ListPartitionReassignmentsResponse:
     """It has plans by their ids, and partitions by topic and number."""
 
@@ -142,7 +142,7 @@ class ListPartitionReassignmentsResponse:
     partitions: list[PartitionMove] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ListPartitionReassignmentsRequest(Request):
     """It asks what moves. ``topics`` None asks for all; others are left out, and so are topics that
     do not exist."""

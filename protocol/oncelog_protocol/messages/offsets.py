@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name
+from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, message
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsPartition:
     """``timestamp`` is in ms, or -2 earliest, -1 latest (high watermark, or last stable offset), -3
     the record with the largest timestamp, the first of them (KIP-734)."""
@@ -19,7 +19,7 @@ class ListOffsetsPartition:
     leader_epoch: Int32 = -1
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsTopic:
     """It has partitions of one topic."""
 
@@ -27,7 +27,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition]
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsPartitionResponse:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (not yet: a new leader), STORAGE_ERROR,
@@ -40,7 +40,7 @@ class ListOffsetsPartitionResponse:
     leader_epoch: Int32 = -1
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsTopicResponse:
     """It has the answers for one topic."""
 
@@ -48,7 +48,7 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsResponse:
     """Its whole-request error is INVALID_REQUEST."""
 
@@ -56,7 +56,7 @@ class ListOffsetsResponse:
     topics: list[ListOffsetsTopicResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsRequest(Request):
     """It asks for the first offset at or after each timestamp."""
 
@@ -67,7 +67,7 @@ class ListOffsetsRequest(Request):
     topics: list[ListOffsetsTopic]
 
 
-@dataclass(slots=True)
+@message
 class EpochQuery:
     """It asks where ``leader_epoch`` ends. ``current_leader_epoch`` fences (-1: not known)."""
 
@@ -76,7 +76,7 @@ class EpochQuery:
     leader_epoch: Int32
 
 
-@dataclass(slots=True)
+@message
 class EpochQueryTopic:
     """It has partitions of one topic."""
 
@@ -84,7 +84,7 @@ class EpochQueryTopic:
     partitions: list[EpochQuery]
 
 
-@dataclass(slots=True)
+@message
 class EpochAnswer:
     """Its errors are as in ListOffsets. ``leader_epoch`` is the largest epoch at or below the asked
     one (KIP-279), ``end_offset`` where it ends; -1 and -1 when there is none."""
@@ -95,7 +95,7 @@ class EpochAnswer:
     end_offset: Int64 = -1
 
 
-@dataclass(slots=True)
+@message
 class EpochAnswerTopic:
     """It has the answers for one topic."""
 
@@ -103,7 +103,7 @@ class EpochAnswerTopic:
     partitions: list[EpochAnswer] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderEpochResponse:
     """It has no whole-request errors beyond INVALID_REQUEST."""
 
@@ -111,7 +111,7 @@ class OffsetForLeaderEpochResponse:
     topics: list[EpochAnswerTopic] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderEpochRequest(Request):
     """It is used by consumers that suspect truncation, and by tools."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Span, Text
+from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Span, Text, message
 
 
-@dataclass(slots=True)
+@message
 class ProducePartition:
     """It is one batch for one partition; ``batch`` lies in the payload and holds exactly one
     batch."""
@@ -18,7 +18,7 @@ class ProducePartition:
     batch: Span
 
 
-@dataclass(slots=True)
+@message
 class ProduceTopic:
     """It has the batches for one topic."""
 
@@ -26,7 +26,7 @@ class ProduceTopic:
     partitions: list[ProducePartition]
 
 
-@dataclass(slots=True)
+@message
 class ProducePartitionResponse:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE,
     INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
@@ -51,7 +51,7 @@ class ProducePartitionResponse:
     error_message: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class ProduceTopicResponse:
     """It has the answers for one topic, in the order of the request."""
 
@@ -59,7 +59,7 @@ class ProduceTopicResponse:
     partitions: list[ProducePartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ProduceResponse:
     """Its whole-request errors are INVALID_REQUIRED_ACKS (with a transactional id: other than all),
     INVALID_REQUEST (a partition twice, an empty or reserved transactional id),
@@ -70,7 +70,7 @@ class ProduceResponse:
     topics: list[ProduceTopicResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ProduceRequest(Request):
     """``acks`` is 0, 1 or -1 (all). ``timeout_ms`` bounds the wait for replicas.
 

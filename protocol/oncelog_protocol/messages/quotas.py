@@ -10,16 +10,16 @@ has for its security.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.acls import ACKNOWLEDGE_TIMEOUT_MS
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.quotas import EntityQuotas, QuotaFilter
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message
 
 
-@dataclass(slots=True)
+@message
 class DescribeQuotasResponse:
     """It lists the quotas of the entities that the filter chooses."""
 
@@ -29,7 +29,7 @@ class DescribeQuotasResponse:
     version: Int64 = 0
 
 
-@dataclass(slots=True)
+@message
 class DescribeQuotasRequest(Request):
     """It asks for the quotas of the entities that a filter chooses."""
 
@@ -39,7 +39,7 @@ class DescribeQuotasRequest(Request):
     wanted: QuotaFilter
 
 
-@dataclass(slots=True)
+@message
 class QuotaChange:
     """It says what one quota is to be; nil takes it away, also when there is none."""
 
@@ -50,7 +50,7 @@ class QuotaChange:
     value: float | None
 
 
-@dataclass(slots=True)
+@message
 class AlteredQuota:
     """It says what became of one change. Its errors are INVALID_REQUEST (there can be no such
     entity, key or value) and POLICY_VIOLATION (too many quotas)."""
@@ -59,7 +59,7 @@ class AlteredQuota:
     error_message: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class AlterQuotasResponse:
     """It has a result for each change, in order."""
 
@@ -70,7 +70,7 @@ class AlterQuotasResponse:
     """Brokers that had not acknowledged it when the time was over (REQUEST_TIMED_OUT)."""
 
 
-@dataclass(slots=True)
+@message
 class AlterQuotasRequest(Request):
     """It changes quotas; ``validate_only`` only says what would be refused."""
 

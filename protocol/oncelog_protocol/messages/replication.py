@@ -9,16 +9,16 @@ retried; higher: accepted, KIP-380 and KAFKA-9839).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.metadata import ClusterBroker
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message, since
 from oncelog_protocol.types import NO_BROKER
 
 
-@dataclass(slots=True)
+@message
 class LeaderAndIsrPartition:
     """It is the state of one partition as the controller wrote it. Applied only when
     ``leader_epoch`` is above the replica's (equal: acknowledged, not applied; [Z4]).
@@ -45,7 +45,7 @@ class LeaderAndIsrPartition:
     next_leader: Int32 = since(3, default=NO_BROKER)
 
 
-@dataclass(slots=True)
+@message
 class TopicOverrides:
     """It has the overrides of one topic, whole; ``version`` grows with each change."""
 
@@ -60,7 +60,7 @@ BROKER_DEFAULT = -1
 """
 
 
-@dataclass(slots=True)
+@message
 class BrokerOverrides:
     """It has the dynamic settings of one broker, or with ``broker_id`` -1 of all, whole;
     ``version`` grows with each change (KIP-226)."""
@@ -71,7 +71,7 @@ class BrokerOverrides:
     values: list[Text]
 
 
-@dataclass(slots=True)
+@message
 class ReplicaResult:
     """Its errors are FENCED_LEADER_EPOCH (an older leader epoch), INCONSISTENT_TOPIC_ID,
     STORAGE_ERROR."""
@@ -81,7 +81,7 @@ class ReplicaResult:
     error_code: Int16
 
 
-@dataclass(slots=True)
+@message
 class LeaderAndIsrResponse:
     """Its whole-request errors are STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the
     store knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
@@ -90,7 +90,7 @@ class LeaderAndIsrResponse:
     partitions: list[ReplicaResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class LeaderAndIsrRequest(Request):
     """Become leader or follower. ``full`` lists every partition of the broker (first order of a
     controller): replicas that it does not list, and whose topic is gone, are stray. Versions 1 and
@@ -111,7 +111,7 @@ class LeaderAndIsrRequest(Request):
     configs: list[TopicOverrides] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class StopPartition:
     """Stop one replica; ``delete`` removes its data. ``leader_epoch`` orders it (KIP-570);
     -2 means that the topic is deleted."""
@@ -123,7 +123,7 @@ class StopPartition:
     delete: bool
 
 
-@dataclass(slots=True)
+@message
 class StopReplicaResponse:
     """Its whole-request errors are STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the
     store knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
@@ -132,7 +132,7 @@ class StopReplicaResponse:
     partitions: list[ReplicaResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class StopReplicaRequest(Request):
     """Stop serving replicas."""
 
@@ -147,7 +147,7 @@ class StopReplicaRequest(Request):
     partitions: list[StopPartition]
 
 
-@dataclass(slots=True)
+@message
 class UpdateMetadataResponse:
     """Its whole-request errors are STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the
     store knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
@@ -155,7 +155,7 @@ class UpdateMetadataResponse:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True)
+@message
 class UpdateMetadataRequest(Request):
     """It carries what every broker tells clients. ``full`` replaces the image; else the listed
     partitions are changed. A partition with leader -2 is deleted. ``live_brokers`` is always whole,
@@ -183,7 +183,7 @@ class UpdateMetadataRequest(Request):
     last: bool = since(2, default=True)
 
 
-@dataclass(slots=True)
+@message
 class IsrMember:
     """It is a proposed ISR member with the broker epoch that the leader saw it fetch with
     (KIP-903); -1 for the leader itself."""
@@ -192,7 +192,7 @@ class IsrMember:
     broker_epoch: Int64
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionItem:
     """It is the ISR that a leader wants. Idempotent: an equal desired state succeeds before the
     version is checked [Z9]. ``incomplete`` are replicas that were found to lack committed records:
@@ -207,7 +207,7 @@ class AlterPartitionItem:
     incomplete: list[Int32] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionResult:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION,
     INELIGIBLE_REPLICA, INVALID_REQUEST, OPERATION_NOT_ATTEMPTED, NOT_CONTROLLER. On success and on
@@ -223,7 +223,7 @@ class AlterPartitionResult:
     elr: list[Int32] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionResponse:
     """Its whole-request errors are NOT_CONTROLLER, STALE_BROKER_EPOCH."""
 
@@ -231,7 +231,7 @@ class AlterPartitionResponse:
     partitions: list[AlterPartitionResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionRequest(Request):
     """A leader asks the controller to change ISRs (KIP-497)."""
 
@@ -245,7 +245,7 @@ class AlterPartitionRequest(Request):
     partitions: list[AlterPartitionItem]
 
 
-@dataclass(slots=True)
+@message
 class ControlledShutdownResponse:
     """Its errors are NOT_CONTROLLER, STALE_BROKER_EPOCH. ``remaining`` partitions could not be
     moved."""
@@ -254,7 +254,7 @@ class ControlledShutdownResponse:
     remaining: Int32 = 0
 
 
-@dataclass(slots=True)
+@message
 class ControlledShutdownRequest(Request):
     """A broker that is about to stop asks to have its leaderships moved."""
 

@@ -6,20 +6,20 @@ which grows with each change: of the ACLs, of users, and of quotas.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.acls import AclBinding
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.quotas import EntityQuotas
 from oncelog_protocol.sasl.user import Key, UserRow
-from oncelog_protocol.schema import Int16, Int32, Int64, Name
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, message
 
 FULL = -1
 """It stands instead of the version that a change is to: everything is listed."""
 
 
-@dataclass(slots=True)
+@message
 class PatternAcls:
     """It has all ACLs of one pattern; none ends it."""
 
@@ -29,7 +29,7 @@ class PatternAcls:
     entries: list[AclBinding]
 
 
-@dataclass(slots=True)
+@message
 class UpdateSecurityResponse:
     """It tells the version that the broker has now, and whether it wants to be told everything: the
     change was to another version than it had. Its errors are STALE_CONTROLLER_EPOCH,
@@ -41,7 +41,7 @@ class UpdateSecurityResponse:
     wants_full: bool = False
 
 
-@dataclass(slots=True)
+@message
 class UpdateSecurityRequest(Request):
     """It lists what has changed from version ``base`` to ``version``, or with ``base`` -1 all that
     there is, which may come in slices from the ``first`` to the ``last``."""

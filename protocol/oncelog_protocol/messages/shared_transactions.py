@@ -9,11 +9,10 @@ done again cannot be committed again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message
 
 ORDINAL_KEY = "__ordinals"
 """The coordinator of this key gives out the ordinals; no transactional id may be called so."""
@@ -23,7 +22,7 @@ LAST_TAG = 2**63 - 1
 ordinary ones expire, is forgotten. For ids that serve one transaction."""
 
 
-@dataclass(slots=True)
+@message
 class BeginSharedTxnResponse:
     """Its errors are COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
     REQUEST_TIMED_OUT (an ordinal may be lost by that, no more)."""
@@ -33,7 +32,7 @@ class BeginSharedTxnResponse:
     ordinal: Int64 = -1
 
 
-@dataclass(slots=True)
+@message
 class BeginSharedTxnRequest(Request):
     """It asks the coordinator of ``__ordinals`` for an ordinal. Nothing is bound to it yet."""
 
@@ -41,7 +40,7 @@ class BeginSharedTxnRequest(Request):
     response: ClassVar[type] = BeginSharedTxnResponse
 
 
-@dataclass(slots=True)
+@message
 class JoinTxnResponse:
     """Its errors are those of the coordinator; TRANSACTION_ALREADY_COMMITTED (the tag is at or
     below the last committed one: nothing is to be written), PRODUCER_FENCED (a newer ordinal is
@@ -57,7 +56,7 @@ class JoinTxnResponse:
     last_committed_tag: Int64 = -1
 
 
-@dataclass(slots=True)
+@message
 class JoinTxnRequest(Request):
     """A writer (one attempt at a part of the work) joins with it. The first join of a newer ordinal
     binds the transaction to the tag, and aborts and fences an older open one. A repeat by the same
@@ -73,7 +72,7 @@ class JoinTxnRequest(Request):
     transaction_timeout_ms: Int32
 
 
-@dataclass(slots=True)
+@message
 class EndSharedTxnResponse:
     """Its errors are those of the coordinator; PRODUCER_FENCED (a newer ordinal is bound; or it was
     aborted), INVALID_TXN_STATE (a commit of what never had a writer), INVALID_REQUEST (a winner
@@ -86,7 +85,7 @@ class EndSharedTxnResponse:
     already: bool = False
 
 
-@dataclass(slots=True)
+@message
 class EndSharedTxnRequest(Request):
     """Commit what the winners wrote and abort what others did; or abort all. Answered when that is
     decided for good."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.transactions import TxnTopic
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message, since
 
 
-@dataclass(slots=True)
+@message
 class ListedTransaction:
     """``state`` is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort."""
 
@@ -20,7 +20,7 @@ class ListedTransaction:
     shared: bool = False
 
 
-@dataclass(slots=True)
+@message
 class ListTransactionsResponse:
     """Its errors are COORDINATOR_LOAD_IN_PROGRESS (what is loaded is listed). Ids that the
     principal may not describe are left out."""
@@ -29,7 +29,7 @@ class ListTransactionsResponse:
     transactions: list[ListedTransaction] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ListTransactionsRequest(Request):
     """It asks for the transactional ids that this broker coordinates. Empty lists filter nothing;
     ``older_than_ms`` -1 or the least age of an open transaction."""
@@ -42,7 +42,7 @@ class ListTransactionsRequest(Request):
     older_than_ms: Int64 = -1
 
 
-@dataclass(slots=True)
+@message
 class DescribedWriter:
     """It is a writer of a shared transaction."""
 
@@ -51,7 +51,7 @@ class DescribedWriter:
     topics: list[TxnTopic]
 
 
-@dataclass(slots=True)
+@message
 class DescribedTransaction:
     """Its errors are those of the coordinator, TRANSACTIONAL_ID_NOT_FOUND,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED. ``start_ms``, ms since 1970, -1 when none is open.
@@ -72,7 +72,7 @@ class DescribedTransaction:
     writers: list[DescribedWriter] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeTransactionsResponse:
     """It has one answer a transactional id, in the order of the request."""
 
@@ -80,7 +80,7 @@ class DescribeTransactionsResponse:
     transactions: list[DescribedTransaction] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeTransactionsRequest(Request):
     """The coordinator is asked this."""
 
@@ -90,7 +90,7 @@ class DescribeTransactionsRequest(Request):
     transactional_ids: list[Name]
 
 
-@dataclass(slots=True)
+@message
 class DescribedProducer:
     """``last_timestamp_ms`` is that of its last batch, ms since 1970; ``txn_start_offset`` says
     where its open transaction begins, -1 when none is open; ``coordinator_epoch`` is that of its
@@ -104,7 +104,7 @@ class DescribedProducer:
     txn_start_offset: Int64 = -1
 
 
-@dataclass(slots=True)
+@message
 class DescribeProducersPartition:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
     TOPIC_AUTHORIZATION_FAILED, STORAGE_ERROR. ``producers`` by id; ``more``: there are more behind
@@ -116,7 +116,7 @@ class DescribeProducersPartition:
     more: bool = since(1, default=False)
 
 
-@dataclass(slots=True)
+@message
 class DescribeProducersTopic:
     """It has partitions of one topic."""
 
@@ -124,7 +124,7 @@ class DescribeProducersTopic:
     partitions: list[DescribeProducersPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeProducersResponse:
     """Its answers are in the order of the request."""
 
@@ -132,7 +132,7 @@ class DescribeProducersResponse:
     topics: list[DescribeProducersTopic] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeProducersRequest(Request):
     """It asks leaders what partitions know of their producers. A partition may remember more than
     an answer holds: they are told in pages, of ids above ``after_producer_id``. Version 0 has no
@@ -147,7 +147,7 @@ class DescribeProducersRequest(Request):
     after_producer_id: Int64 = since(1, default=-1)
 
 
-@dataclass(slots=True)
+@message
 class AbortTransactionResponse:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_TXN_STATE (the
     producer has no open transaction there), INVALID_PRODUCER_EPOCH (it has one of another epoch),
@@ -158,7 +158,7 @@ class AbortTransactionResponse:
     error_message: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class AbortTransactionRequest(Request):
     """Write an abort marker into one partition, for a transaction of which no coordinator knows any
     more. Asked of the leader. What a coordinator does know is aborted by InitPid."""

@@ -12,15 +12,15 @@ a producer id each and is known by (transactional id, ordinal), see
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message, since
 from oncelog_protocol.types import NO_TXN_NUMBER
 
 
-@dataclass(slots=True)
+@message
 class InitPidResponse:
     """Its errors are COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
     (nothing happened), REQUEST_TIMED_OUT (it may have), CONCURRENT_TRANSACTIONS (the predecessor's
@@ -36,7 +36,7 @@ class InitPidResponse:
     producer_epoch: Int16 = -1
 
 
-@dataclass(slots=True)
+@message
 class InitPidRequest(Request):
     """Without ``transactional_id`` it asks any broker for a new producer id at epoch 0. With one,
     from its coordinator: the id's producer under a new epoch, once its open transaction was aborted
@@ -52,7 +52,7 @@ class InitPidRequest(Request):
     producer_epoch: Int16 = -1
 
 
-@dataclass(slots=True)
+@message
 class AllocateProducerIdsResponse:
     """Its errors are NOT_CONTROLLER, STALE_BROKER_EPOCH, STORAGE_ERROR (the znode is damaged). The
     block is ``first_producer_id`` and the ``count - 1`` after it."""
@@ -62,7 +62,7 @@ class AllocateProducerIdsResponse:
     count: Int32 = 0
 
 
-@dataclass(slots=True)
+@message
 class AllocateProducerIdsRequest(Request):
     """A broker wants a block of producer ids (KIP-730). A repeated request gets another block: ids
     may stay unused, never be given twice."""
@@ -79,7 +79,7 @@ class AllocateProducerIdsRequest(Request):
 # ---- partitions and offsets
 
 
-@dataclass(slots=True)
+@message
 class TxnTopic:
     """It has partitions of one topic."""
 
@@ -87,7 +87,7 @@ class TxnTopic:
     partitions: list[Int32]
 
 
-@dataclass(slots=True)
+@message
 class AddedTransaction:
     """It is one transaction and the partitions to add to it. ``verify_only``: add nothing, only say
     whether they are in it."""
@@ -99,7 +99,7 @@ class AddedTransaction:
     verify_only: bool = False
 
 
-@dataclass(slots=True)
+@message
 class AddPartitionsResult:
     """Its errors are, for all partitions of the transaction: COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, REQUEST_TIMED_OUT (it may be open now),
@@ -117,7 +117,7 @@ class AddPartitionsResult:
     number; 0: its end raises the epoch."""
 
 
-@dataclass(slots=True)
+@message
 class AddPartitionsToTxnResponse:
     """It has one result a transaction, in the order of the request."""
 
@@ -125,7 +125,7 @@ class AddPartitionsToTxnResponse:
     results: list[AddPartitionsResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AddPartitionsToTxnRequest(Request):
     """Partitions belong to transactions from now on; it is answered when that is committed. A
     leader asks before it appends the first batch of a transaction (KIP-890); many at once. Clients
@@ -138,7 +138,7 @@ class AddPartitionsToTxnRequest(Request):
     transactions: list[AddedTransaction]
 
 
-@dataclass(slots=True)
+@message
 class AddOffsetsToTxnResponse:
     """Its errors are those of AddPartitionsToTxn, and GROUP_AUTHORIZATION_FAILED,
     INVALID_GROUP_ID."""
@@ -147,7 +147,7 @@ class AddOffsetsToTxnResponse:
     error_message: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class AddOffsetsToTxnRequest(Request):
     """The offsets partition of a group belongs to the transaction from now on. TxnOffsetCommit does
     that by itself."""
@@ -161,7 +161,7 @@ class AddOffsetsToTxnRequest(Request):
     group_id: Name
 
 
-@dataclass(slots=True)
+@message
 class TxnOffsetCommitPartition:
     """It is as in OffsetCommit."""
 
@@ -171,7 +171,7 @@ class TxnOffsetCommitPartition:
     metadata: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class TxnOffsetCommitTopic:
     """It has the offsets of one topic; ``topic_id`` is as in OffsetCommit."""
 
@@ -180,7 +180,7 @@ class TxnOffsetCommitTopic:
     topic_id: Name = since(1, default="")
 
 
-@dataclass(slots=True)
+@message
 class TxnOffsetCommitPartitionResponse:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED,
     OFFSET_METADATA_TOO_LARGE."""
@@ -189,7 +189,7 @@ class TxnOffsetCommitPartitionResponse:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True)
+@message
 class TxnOffsetCommitTopicResponse:
     """It has the answers for one topic."""
 
@@ -197,7 +197,7 @@ class TxnOffsetCommitTopicResponse:
     partitions: list[TxnOffsetCommitPartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class TxnOffsetCommitResponse:
     """Its whole-request errors are those of AddPartitionsToTxn, of the fencing of members
     (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), INVALID_REQUEST (an offset below
@@ -209,7 +209,7 @@ class TxnOffsetCommitResponse:
     topics: list[TxnOffsetCommitTopicResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class TxnOffsetCommitRequest(Request):
     """Its offsets become the group's when the transaction commits; until then they are pending and
     OffsetFetch with ``require_stable`` waits (KIP-447). Asked of the group's coordinator, which
@@ -232,7 +232,7 @@ class TxnOffsetCommitRequest(Request):
 # ---- ends
 
 
-@dataclass(slots=True)
+@message
 class EndTxnResponse:
     """Its errors are COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
     REQUEST_TIMED_OUT (may be decided: ask the same again), CONCURRENT_TRANSACTIONS,
@@ -246,7 +246,7 @@ class EndTxnResponse:
     producer_epoch: Int16 = -1
 
 
-@dataclass(slots=True)
+@message
 class EndTxnRequest(Request):
     """Commit or abort; answered when that is decided for good, before the markers are written. A
     repeat is answered like the first (KIP-890)."""
@@ -260,7 +260,7 @@ class EndTxnRequest(Request):
     commit: bool
 
 
-@dataclass(slots=True)
+@message
 class TxnMarker:
     """It says how the transaction of a producer ended. ``producer_epoch`` is above that of its
     data, unless it ends by ``number``: then it is that of its data."""
@@ -273,7 +273,7 @@ class TxnMarker:
     number: Int64 = since(1, default=NO_TXN_NUMBER)
 
 
-@dataclass(slots=True)
+@message
 class MarkerPartitionResult:
     """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, STORAGE_ERROR,
@@ -285,7 +285,7 @@ class MarkerPartitionResult:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True)
+@message
 class MarkerTopicResult:
     """It has the results of one topic."""
 
@@ -293,7 +293,7 @@ class MarkerTopicResult:
     partitions: list[MarkerPartitionResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class MarkerResult:
     """It has the results of one marker."""
 
@@ -301,7 +301,7 @@ class MarkerResult:
     topics: list[MarkerTopicResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class WriteTxnMarkersResponse:
     """It has one result a marker, in the order of the request."""
 
@@ -309,7 +309,7 @@ class WriteTxnMarkersResponse:
     markers: list[MarkerResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class WriteTxnMarkersRequest(Request):
     """A coordinator tells leaders how transactions ended; it is answered when the markers, and what
     they decide of committed offsets, are committed and in force."""

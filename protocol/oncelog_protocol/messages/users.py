@@ -12,13 +12,13 @@ the changes of what the cluster has for its security.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from oncelog_protocol.messages.acls import ACKNOWLEDGE_TIMEOUT_MS
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.sasl.user import CredentialRow
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, message
 
 CREATE = "CREATE"
 SET_PASSWORD = "SET_PASSWORD"
@@ -27,7 +27,7 @@ DISABLE = "DISABLE"
 ENABLE = "ENABLE"
 
 
-@dataclass(slots=True)
+@message
 class DescribedMechanism:
     """It says that a user has a password for a mechanism."""
 
@@ -35,7 +35,7 @@ class DescribedMechanism:
     iterations: Int32
 
 
-@dataclass(slots=True)
+@message
 class DescribedUser:
     """It is one user. Its errors are RESOURCE_NOT_FOUND."""
 
@@ -47,7 +47,7 @@ class DescribedUser:
     disabled: bool = False
 
 
-@dataclass(slots=True)
+@message
 class DescribeUsersResponse:
     """It lists users by their names, or in the order in which they were asked for."""
 
@@ -57,7 +57,7 @@ class DescribeUsersResponse:
     version: Int64 = 0
 
 
-@dataclass(slots=True)
+@message
 class DescribeUsersRequest(Request):
     """It asks for users by their names, or with nil for all."""
 
@@ -67,7 +67,7 @@ class DescribeUsersRequest(Request):
     names: list[Name] | None = None
 
 
-@dataclass(slots=True)
+@message
 class AlteredUser:
     """It says what became of one wish. Its errors are RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE (there
     is such a user, with another password), UNACCEPTABLE_CREDENTIAL, CLUSTER_AUTHORIZATION_FAILED (a
@@ -79,7 +79,7 @@ class AlteredUser:
     error_message: Text | None = None
 
 
-@dataclass(slots=True)
+@message
 class AlterUsersResponse:
     """It has a result for each wish, in order."""
 
@@ -90,7 +90,7 @@ class AlterUsersResponse:
     """Brokers that had not acknowledged it when the time was over (REQUEST_TIMED_OUT)."""
 
 
-@dataclass(slots=True)
+@message
 class UserWish:
     """It says what is to become of one user.
 
@@ -104,7 +104,7 @@ class UserWish:
     credentials: list[CredentialRow] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AlterUsersRequest(Request):
     """It changes users; ``validate_only`` only says what would be refused. Whoever may not alter
     the cluster may set its own password."""
