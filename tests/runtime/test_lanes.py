@@ -70,6 +70,47 @@ async def test_a_thread_that_is_free_is_used_again() -> None:
     lane.shutdown()
 
 
+def threads_of(name: str) -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith(f"{name}-")]
+
+
+async def test_threads_without_work_end_and_are_started_again() -> None:
+    loop = asyncio.get_running_loop()
+    lane = Lane("burst", 4, idle_s=0.05)
+    for _ in range(2):
+        together = threading.Barrier(4)
+        await asyncio.gather(*(loop.run_in_executor(lane, together.wait, 10) for _ in range(4)))
+        await eventually(lambda: not threads_of("burst"))
+    lane.shutdown()
+
+
+async def test_no_call_is_lost_to_a_thread_that_ends() -> None:
+    """Calls come just when idle threads give up waiting."""
+    loop = asyncio.get_running_loop()
+    lane = Lane("edge", 2, idle_s=0.001)
+    for number in range(500):
+        calls = [loop.run_in_executor(lane, divmod, number, 7) for _ in range(1 + number % 3)]
+        assert await asyncio.wait_for(asyncio.gather(*calls), 10) == [divmod(number, 7)] * len(
+            calls
+        )
+        await asyncio.sleep(0.0005 * (number % 5))
+    await eventually(lambda: not threads_of("edge"))
+    assert lane._idle == lane._threads == 0
+    lane.shutdown()
+
+
+async def test_a_thread_at_work_does_not_end() -> None:
+    loop = asyncio.get_running_loop()
+    lane = Lane("busy", 2, idle_s=0.01)
+    gate = threading.Event()
+    long = loop.run_in_executor(lane, gate.wait, 30)
+    await loop.run_in_executor(lane, divmod, 7, 2)
+    await eventually(lambda: len(threads_of("busy")) == 1)
+    gate.set()
+    assert await long
+    lane.shutdown()
+
+
 async def test_a_lane_that_hangs_holds_up_no_other() -> None:
     loop = asyncio.get_running_loop()
     hung, other = Lane("hung"), Lane("other")
