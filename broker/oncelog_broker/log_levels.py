@@ -6,9 +6,10 @@ A room is named as it is in the documentation (``replication``), a module by the
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping
+
+from oncelog_runtime.spelling import nearest
 
 __all__ = ["LOGGERS", "REPEAT_MAX", "logger_name", "set_levels"]
 
@@ -41,8 +42,8 @@ def logger_name(name: str) -> str:
         return LOGGERS[name]
     if name.split(".")[0] in {logger.split(".")[0] for logger in LOGGERS.values()}:
         return name
-    near = difflib.get_close_matches(name, LOGGERS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(LOGGERS)}"
+    near = nearest(name, LOGGERS)
+    hint = f"did you mean {near}?" if near else f"known are {', '.join(LOGGERS)}"
     raise ValueError(f"nothing is logged under {name!r}; {hint}")
 
 

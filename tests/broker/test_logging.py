@@ -130,11 +130,12 @@ def test_what_is_asked_for_and_what_must_never_be_is_always_written(level: str) 
     assert len(out.getvalue().splitlines()) == 5
 
 
-def test_a_broker_does_not_load_what_colours_tracebacks_nor_green_threads() -> None:
-    """They are 5 MB. Who wants them can still load them."""
+def test_a_broker_does_not_load_what_it_has_no_use_for() -> None:
+    """They are 5 MB, and colour tracebacks, run green threads, or look for names that are like
+    another. Who wants them can still load them."""
     program = (
         "import sys, oncelog_broker.__main__, oncelog_broker.app\n"
-        "assert not {'rich', 'pygments', 'greenlet'} & set(sys.modules)\n"
+        "assert not {'rich', 'pygments', 'greenlet', 'difflib'} & set(sys.modules)\n"
         "import rich.console"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

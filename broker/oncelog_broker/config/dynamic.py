@@ -13,7 +13,6 @@ Rules
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -29,6 +28,7 @@ from oncelog_protocol.errors import InvalidConfigError
 from oncelog_protocol.messages.admin import ConfigEntry
 from oncelog_protocol.messages.replication import BROKER_DEFAULT
 from oncelog_protocol.topic_config import normalise_key
+from oncelog_runtime.spelling import nearest
 
 Texts = Mapping[str, str]
 
@@ -139,8 +139,8 @@ def normalised(key: str) -> str:
                 return f"{field}.{normalise_key(entry) if field == 'topic_defaults' else entry}"
     if key.startswith("listeners."):
         raise InvalidConfigError(NEEDS_RESTART.format(key[:100]))
-    near = difflib.get_close_matches(plain, fields, n=1, cutoff=NEAR)
-    hint = f"did you mean {near[0]}?" if near else "see the reference of broker settings"
+    near = nearest(plain, fields, NEAR)
+    hint = f"did you mean {near}?" if near else "see the reference of broker settings"
     raise InvalidConfigError(f"{key[:100]!r} is not a setting of brokers; {hint}")
 
 

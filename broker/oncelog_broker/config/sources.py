@@ -8,7 +8,6 @@ in: nothing here reads it.
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from pydantic import ValidationError
 from oncelog_broker.config.errors import ConfigError, InconsistentError
 from oncelog_broker.config.layers import DEFAULT, Layers, NoSuchPartError, Origin, Place
 from oncelog_broker.config.model import BrokerConfig, ListenerConfig
+from oncelog_runtime.spelling import nearest
 
 ENV_PREFIX = "ONCELOG_"
 NESTING = "__"
@@ -109,7 +109,7 @@ def _lay_environment(
             _put_text(layers, path, environment[name], Origin("environment", name), mistakes)
         elif name.removeprefix(ENV_PREFIX) in OF_THE_COMMAND:
             continue
-        elif near := _near(key, list(BrokerConfig.model_fields), NEAR):
+        elif near := nearest(key, BrokerConfig.model_fields, NEAR):
             remedy = f"Did you mean {ENV_PREFIX}{near.upper()}?"
             source = str(Origin("environment", name))
             mistakes.append(ConfigError(key, "there is no such setting", remedy, source))
@@ -267,10 +267,5 @@ def _where(origin: Origin, source: str) -> str:
 
 def _did_you_mean(key: str) -> str:
     known = [*BrokerConfig.model_fields, *ListenerConfig.model_fields]
-    near = _near(key.rpartition(".")[2], known, 0.6)
+    near = nearest(key.rpartition(".")[2], known)
     return f"Did you mean {near!r}?" if near else "Remove it"
-
-
-def _near(name: str, known: Sequence[str], likeness: float) -> str | None:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=likeness)
-    return close[0] if close else None
