@@ -1,7 +1,5 @@
 """An offset index maps the offsets of one segment to positions, sparsely but for its tail. Pure.
 
-Pure.
-
 Owns two parallel arrays of batch starts. Rules:
 
 - every entry is the start of a batch; offsets are relative to the segment's base, so that an entry
@@ -10,7 +8,9 @@ Owns two parallel arrays of batch starts. Rules:
   after the last entry: between two entries lie at most that many bytes of further batches, which a
   reader walks;
 - :class:`TailIndex` knows every batch of the recent past, where most readers are, so they walk
-  nothing.
+  nothing;
+- an index without entries has no arrays of its own: there are many such, of empty segments and of
+  sealed ones, whose indexes are on disk.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from array import array
 from bisect import bisect_right
 from itertools import islice
 from operator import lt
+from typing import Final
 
 from oncelog_broker.log.index_file import column_bytes, column_from
 
@@ -29,6 +30,9 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 _TAIL_COUNT = 256
 """A tail index keeps at least so many batches; it holds up to twice as many."""
 
+_NO_ENTRIES: Final = array("I")
+"""It is the column of every index without entries. Nobody adds to it."""
+
 
 class OffsetIndex:
     """It is the sparse map of one segment, in memory."""
@@ -36,11 +40,13 @@ class OffsetIndex:
     __slots__ = ("offsets", "positions")
 
     def __init__(self) -> None:
-        self.offsets: array[int] = array("I")
-        self.positions: array[int] = array("I")
+        self.offsets: array[int] = _NO_ENTRIES
+        self.positions: array[int] = _NO_ENTRIES
 
     def append(self, relative_offset: int, position: int) -> None:
         """Add the start of a batch, above all others."""
+        if not self.offsets:
+            self.offsets, self.positions = array("I"), array("I")
         self.offsets.append(relative_offset)
         self.positions.append(position)
 
@@ -76,8 +82,11 @@ class OffsetIndex:
             return False
         if not (_increases(offsets) and _increases(positions)):
             return False
-        self.offsets.extend(offsets)
-        self.positions.extend(positions)
+        if self.offsets:
+            self.offsets.extend(offsets)
+            self.positions.extend(positions)
+        else:
+            self.offsets, self.positions = offsets, positions
         return True
 
     def __len__(self) -> int:
@@ -90,11 +99,13 @@ class TailIndex:
     __slots__ = ("_offsets", "_positions")
 
     def __init__(self) -> None:
-        self._offsets: array[int] = array("I")
-        self._positions: array[int] = array("I")
+        self._offsets: array[int] = _NO_ENTRIES
+        self._positions: array[int] = _NO_ENTRIES
 
     def append(self, relative_offset: int, position: int) -> None:
         """Add the start of the batch that was appended; the oldest are dropped by and by."""
+        if not self._offsets:
+            self._offsets, self._positions = array("I"), array("I")
         offsets = self._offsets
         offsets.append(relative_offset)
         self._positions.append(position)
@@ -113,7 +124,7 @@ class TailIndex:
 
     def clear(self) -> None:
         """Forget everything: after a truncation, or to save memory."""
-        del self._offsets[:], self._positions[:]
+        self._offsets = self._positions = _NO_ENTRIES
 
     def __len__(self) -> int:
         return len(self._offsets)

@@ -1,7 +1,5 @@
 """A time index maps timestamps of one segment to where to begin looking. Pure.
 
-Pure.
-
 Owns one column, parallel to the entries of the segment's offset index: entry ``i`` holds the
 newest timestamp of all batches *before* offset entry ``i``. So the column never decreases, one
 record from the future cannot spoil lookups (the answer stays "the first record at or after this
@@ -15,10 +13,14 @@ from array import array
 from bisect import bisect_left
 from itertools import islice
 from operator import le
+from typing import Final
 
 from oncelog_broker.log.index_file import column_bytes, column_from
 
 ENTRY_BYTES = 8
+
+_NO_ENTRIES: Final = array("q")
+"""It is the column of every index without entries. Nobody adds to it."""
 
 
 class TimeIndex:
@@ -27,10 +29,12 @@ class TimeIndex:
     __slots__ = ("timestamps",)
 
     def __init__(self) -> None:
-        self.timestamps: array[int] = array("q")
+        self.timestamps: array[int] = _NO_ENTRIES
 
     def append(self, max_timestamp_before: int) -> None:
         """Add the newest timestamp of the batches before the new offset entry."""
+        if not self.timestamps:
+            self.timestamps = array("q")
         self.timestamps.append(max_timestamp_before)
 
     def last_before(self, timestamp: int) -> int:
@@ -53,7 +57,10 @@ class TimeIndex:
         items = column.tolist()
         if not all(map(le, items, islice(items, 1, None))):
             return False
-        self.timestamps.extend(column)
+        if self.timestamps:
+            self.timestamps.extend(column)
+        else:
+            self.timestamps = column
         return True
 
     def __len__(self) -> int:

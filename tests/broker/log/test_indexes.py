@@ -121,6 +121,49 @@ def test_floors_agree_with_a_scan(moves: list[tuple[int, int]], offset: int, pos
     assert index.floor_position(position) == max(p for _, p in entries if p <= position)
 
 
+@pytest.mark.parametrize("fill", ["append", "extend"])
+def test_indexes_without_entries_share_what_no_other_fills(fill: str) -> None:
+    """A broker may have 40,000 sealed segments, whose indexes are on disk."""
+    index, tail, times = OffsetIndex(), TailIndex(), TimeIndex()
+    if fill == "append":
+        index.append(3, 100)
+        tail.append(3, 100)
+        times.append(9)
+    else:
+        assert index.extend(index_payload([(3, 100)]), 1)
+        assert times.extend(times_payload([9]))
+        tail.append(3, 100)
+    assert (len(index), len(times), len(tail)) == (1, 1, 1)
+    others = OffsetIndex(), TimeIndex(), TailIndex()
+    assert [len(other) for other in others] == [0, 0, 0]
+    assert OffsetIndex().offsets is OffsetIndex().positions
+    assert TimeIndex().timestamps is TimeIndex().timestamps
+    index.truncate(0)
+    times.truncate(0)
+    tail.clear()
+    others[0].append(5, 700)
+    others[1].append(8)
+    others[2].append(5, 700)
+    assert (len(index), len(times), len(tail)) == (0, 0, 0)
+    index.append(4, 200)
+    assert index.floor_offset(9) == (4, 200)
+    assert others[0].floor_offset(9) == (5, 700)
+
+
+def index_payload(entries: list[tuple[int, int]]) -> bytes:
+    index = OffsetIndex()
+    for offset, position in entries:
+        index.append(offset, position)
+    return index.payload(0)
+
+
+def times_payload(stamps: list[int]) -> bytes:
+    times = TimeIndex()
+    for stamp in stamps:
+        times.append(stamp)
+    return times.payload(0)
+
+
 def test_an_empty_index_points_to_the_start() -> None:
     index = OffsetIndex()
     assert index.floor_offset(5) == (0, 0)
