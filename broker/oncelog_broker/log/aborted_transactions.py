@@ -90,7 +90,7 @@ class AbortedTransactions:
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._segments: list[_Rows] = []
+        self._segments: tuple[_Rows, ...] = ()
         """They are in order; only segments that have rows are listed."""
         self._find_segment: Callable[[int], Segment] | None = None
 
@@ -112,7 +112,7 @@ class AbortedTransactions:
         ``segment_base``, the last one. Raises OSError, CorruptMessageError when older rows of the
         segment cannot be had."""
         if not self._segments or self._segments[-1].base != segment_base:
-            self._segments.append(_Rows(segment_base))
+            self._segments += (_Rows(segment_base),)
             self._unload()
         rows = self._segments[-1]
         self._load(rows)
@@ -121,18 +121,19 @@ class AbortedTransactions:
     def truncate(self, end: int) -> None:
         """Forget the markers behind ``end``, where the log ends now. Raises as :meth:`add`."""
         while self._segments and self._segments[-1].last_marker >= end:
-            rows = self._segments.pop()
+            rows = self._segments[-1]
+            self._segments = self._segments[:-1]
             kept: list[AbortedRow] = []
             if rows.base < end:
                 kept = [row for row in self._all(rows) if row.marker_offset < end]
             self._remove_file(rows.base)
             if kept:
-                self._segments.append(_made(rows.base, kept))
+                self._segments += (_made(rows.base, kept),)
                 break
 
     def drop_below(self, segment_base: int) -> None:
         """Drop the rows of segments below, which went with their files."""
-        self._segments = [rows for rows in self._segments if rows.base >= segment_base]
+        self._segments = tuple([rows for rows in self._segments if rows.base >= segment_base])
 
     def replaced(self, bases: Sequence[int], gone: Collection[int]) -> None:
         """Make one of the rows of the segments that begin at ``bases``, which are one now, the
@@ -148,7 +149,7 @@ class AbortedTransactions:
             others[-1].on_disk = -1
         else:
             self._remove_file(bases[0])
-        self._segments = sorted(others, key=lambda rows: rows.base)
+        self._segments = tuple(sorted(others, key=lambda rows: rows.base))
 
     def preload(self, bases: Sequence[int]) -> None:
         """Have the rows of these segments in memory. Raises as :meth:`find`."""
@@ -251,14 +252,14 @@ class AbortedTransactions:
         """Take over what :meth:`encode` gave; the log's segments begin at ``bases``. Rows of
         segments that compaction has put into others since are found again in their markers. Raises
         CheckpointError."""
-        self._segments = []
+        self._segments = ()
         try:
             for base, count, checksum, first_offset, last_marker in encoded:
                 held_by = bisect_right(bases, int(base)) - 1
                 if held_by < 0:
                     continue  # gone with its segment
                 if not self._segments or self._segments[-1].base != bases[held_by]:
-                    self._segments.append(_Rows(bases[held_by]))
+                    self._segments += (_Rows(bases[held_by]),)
                     self._segments[-1].loaded = None
                 rows = self._segments[-1]
                 known = rows.base == base
@@ -280,7 +281,7 @@ class AbortedTransactions:
     def forget(self) -> None:
         """Forget all rows, as the log is to be read from its start. The files are no longer
         trusted."""
-        self._segments = []
+        self._segments = ()
 
     # ---- loading
 

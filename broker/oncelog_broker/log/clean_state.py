@@ -30,7 +30,7 @@ class CleanState:
 
     def __init__(self, rows: Iterable[tuple[int, int]] = (), upto: int | None = None) -> None:
         """Take over rows of (offset, time in ms), as far as they lie at or below ``upto``."""
-        self._rows: list[tuple[int, int]] = []
+        self._rows: tuple[tuple[int, int], ...] = ()
         self._first_tombstone = 0
         """Below this offset no tombstone is left in the clean part."""
         for offset, time_ms in sorted(rows):
@@ -52,7 +52,7 @@ class CleanState:
 
     def rows(self, upto: int) -> list[tuple[int, int]]:
         """Return rows of (offset, time in ms) that hold with a log that ends at ``upto``."""
-        return CleanState(self._rows, upto)._rows
+        return [*CleanState(self._rows, upto)._rows]
 
     def passed(self, upto: int, now_ms: int, first_tombstone: int) -> None:
         """Add a row for a pass over everything below ``upto`` that has ended and has left no
@@ -74,7 +74,7 @@ class CleanState:
         """Forget rows above ``offset``, where the log ends now."""
         self.relied_on = min(self.relied_on, offset)
         if self.upto > offset:
-            kept = [row for row in self._rows if row[0] <= offset]
+            kept = tuple([row for row in self._rows if row[0] <= offset])
             beyond = next(row for row in self._rows if row[0] > offset)
             self._rows = kept
             if offset > 0:
@@ -94,7 +94,8 @@ class CleanState:
             time_ms = rows[-1][1]  # the clock went back
         if rows and rows[-1][0] == offset:
             return  # clean for longer already
-        rows.append((offset, time_ms))
+        self._rows = rows = (*rows, (offset, time_ms))
         if len(rows) > ROWS_MAX:
             # The oldest are due first; thin out the middle.
-            del rows[1 : len(rows) - 1 : 2]
+            middle = rows[2:-1:2]
+            self._rows = (rows[0], *middle, rows[-1])

@@ -133,6 +133,8 @@ class ProducerEntry:
 class ProducerState:
     """It knows all producers of one log."""
 
+    __slots__ = ("_capture", "forgotten_marker", "producers", "transactions")
+
     window: ClassVar[int] = BATCHES_MAX
     """So many batches of each producer are remembered, as it may have as many unanswered [K1]."""
 

@@ -39,7 +39,7 @@ class SegmentList:
 
     def _changed(self) -> None:
         self.changes += 1
-        self._bases = [segment.base_offset for segment in self._segments]
+        self._bases = tuple([segment.base_offset for segment in self._segments])
         self.active = self._segments[-1]
         self._newest: list[int] | None = None
 

@@ -49,7 +49,7 @@ class Swap:
         self._aborted = aborted
         self.count = count
         """Compaction has replaced segments so often."""
-        self.replaced: list[Segment] = []
+        self.replaced: tuple[Segment, ...] = ()
         """Files of these segments are there yet."""
 
     def put_in(
@@ -74,7 +74,7 @@ class Swap:
         self._segments.replace(run, segment)
         self._aborted.replaced(bases, markers_gone)
         self.count += 1
-        self.replaced = list(run[1:])
+        self.replaced = tuple(run[1:])
 
     def settle(self, delete_delay_ms: int) -> None:
         """Carry out steps 3 and 4, here and now, if they are due. Blocks. Raises OSError."""
@@ -94,7 +94,7 @@ class Swap:
 
     def drop_replaced(self, delete_delay_ms: int) -> None:
         """Carry out step 4. Raises OSError."""
-        replaced, self.replaced = self.replaced, []
+        replaced, self.replaced = self.replaced, ()
         trash: list[str] = []
         for segment in replaced:
             trash += segment.discard()

@@ -34,8 +34,8 @@ class Unsynced:
     def __init__(self, log: Syncable, flusher: Flusher) -> None:
         self._log = log
         self._flusher = flusher
-        self._segments: list[Segment] = []
-        self._new_files: list[File] = []
+        self._segments: tuple[Segment, ...] = ()
+        self._new_files: tuple[File, ...] = ()
         """These small files are closed once they are synced."""
         self._directory_changed = False
         self._parent_changed = False
@@ -55,7 +55,7 @@ class Unsynced:
     def wrote(self, segment: Segment, size_bytes: int) -> None:
         """Note that so many bytes were written at the end of a segment that was not dirty."""
         segment.wrote_unsynced()
-        self._segments.append(segment)
+        self._segments += (segment,)
         if segment.size_bytes == size_bytes:
             self._directory_changed = True
 
@@ -65,7 +65,7 @@ class Unsynced:
 
     def created(self, meta: File) -> None:
         """Note that the log itself is new, with a first small file."""
-        self._new_files.append(meta)
+        self._new_files += (meta,)
         self._directory_changed = self._parent_changed = self.queued = True
         self._flusher.mark_new(self._log)
 
@@ -76,11 +76,11 @@ class Unsynced:
         self.drop_gone()
         if not active.dirty:
             active.wrote_unsynced()
-            self._segments.append(active)
+            self._segments += (active,)
 
     def drop_gone(self) -> None:
         """Forget segments that were removed; a removed one is not dirty."""
-        self._segments = [segment for segment in self._segments if segment.dirty]
+        self._segments = tuple([segment for segment in self._segments if segment.dirty])
 
     # ---- rounds
 
@@ -119,22 +119,22 @@ class Unsynced:
     def rehouse(self, flusher: Flusher, segments: list[Segment]) -> None:
         """Go on in another directory, in which these segments, and all names, are not synced. No
         round with the log is under way."""
-        self._flusher, self._segments = flusher, []
+        self._flusher = flusher
         for segment in segments:
             segment.wrote_unsynced()
-            self._segments.append(segment)
+        self._segments = tuple(segments)
         self._directory_changed = self._parent_changed = True
 
     def begin(self, end_offset: int, directory: str, parent: str) -> SyncJob:
         """Move what is dirty of a log that ends at ``end_offset`` into a job. Raises OSError."""
         self.queued = False
-        segments, self._segments = self._segments, []
+        segments, self._segments = self._segments, ()
         job = SyncJob(self._log, end_offset, self._generation, dirty_bytes=0)
         for segment in segments:
             job.dirty_bytes += segment.begin_sync()
             job.segments.append((segment, segment.size_bytes))
             job.files.append(segment.open())
-        job.once, self._new_files = self._new_files, []
+        job.once, self._new_files = [*self._new_files], ()
         if self._directory_changed:
             job.dirs.append(directory)
             self._directory_changed = False
@@ -152,7 +152,7 @@ class Unsynced:
                 if current and segment.size_bytes == size_bytes:
                     segment.synced()
                 else:
-                    self._segments.append(segment)
+                    self._segments += (segment,)
         return current
 
     def close(self, pool: OpenSegments) -> None:
@@ -160,4 +160,4 @@ class Unsynced:
         self._flusher.forget(self._log)
         for file in self._new_files:
             pool.close_file(file)
-        self._new_files = []
+        self._new_files = ()

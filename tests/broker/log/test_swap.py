@@ -167,11 +167,11 @@ def test_what_was_replaced_goes_before_a_cut() -> None:
     clean(log, config=WIDE)
     (merged, active) = list(log.segments)
     assert active.base_offset == 6
-    log.swap.replaced = [run[1]]  # as if the directory had not been synced yet
+    log.swap.replaced = tuple(run[1:2])  # as if the directory had not been synced yet
     old = run[1].path
     files.open(old, create=True).append([b"what was there"])
     log.truncate_to(6)
-    assert log.swap.replaced == []
+    assert not log.swap.replaced
     assert not files.exists(old)
     assert merged.next_offset == 6
 
