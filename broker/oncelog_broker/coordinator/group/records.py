@@ -289,5 +289,5 @@ def _is_name(value: Any) -> bool:
 
 
 def _check_types(values: tuple[Any, ...], types: tuple[type, ...]) -> None:
-    if tuple(map(type, values)) != types:
+    if (*map(type, values),) != types:
         raise RecordFormatError(f"fields of types {[type(value).__name__ for value in values]}")

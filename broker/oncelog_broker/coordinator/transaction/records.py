@@ -367,5 +367,5 @@ def _check_numbers(values: Sequence[Any]) -> None:
 
 
 def _check(values: tuple[Any, ...], types: tuple[type, ...]) -> None:
-    if tuple(map(type, values)) != types:
+    if (*map(type, values),) != types:
         raise RecordFormatError(f"fields of types {[type(value).__name__ for value in values]}")
