@@ -1,4 +1,4 @@
-"""Whoever misspells a name is told which one may have been meant."""
+"""A misspelt name is answered with the known name that is most like it."""
 
 from __future__ import annotations
 
