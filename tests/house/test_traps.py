@@ -91,7 +91,7 @@ def test_pure_is_a_promise() -> None:
     impure |= {"oncelog_runtime.channel", "oncelog_runtime.tasks"}
     found = [
         f"{where(path, node)} {module}"
-        for path in CORE_SOURCES
+        for path in EVERY_SOURCE
         if re.search(r"\bPure\b", (ast.get_docstring(tree(path)) or "").partition("\n\n")[0])
         for module, node in imported(path)
         if module in impure

@@ -1,7 +1,5 @@
 """The small files of a log directory are encoded and decoded here. Pure.
 
-Pure.
-
 Owns their encodings; who writes them uses ``Files.write_atomic`` (temporary file, sync, rename,
 sync of the directory: rule [D4]). Rules:
 

@@ -1,7 +1,5 @@
 """A thread that loads a log directory tells here how far it is; it is read at any time. Pure.
 
-Pure.
-
 Written by the thread that loads and read by the loop: plain numbers, of which each is right, if not
 always all of the same moment.
 """

@@ -1,7 +1,5 @@
 """A follower machine names partitions to its leader and acts on the answers. Pure.
 
-Pure.
-
 ``fetch_session`` describes the scheme. This machine holds, for each partition followed over one
 connection, where it is in the cycle:
 

@@ -1,7 +1,5 @@
 """The leader keeps a partition's in-sync replicas here, and the change it has asked for. Pure.
 
-Pure.
-
 Only the controller changes the ISR [K22]. The leader *proposes*; until a definite answer is there,
 the new set may or may not be the true one, so everything that must hold for the true ISR is made
 to hold for the **maximal** one: committed, proposed and doubtful members together (KIP-497, [Z10]).
