@@ -102,7 +102,7 @@ class TcpProxy:
             await asyncio.sleep(0.05)
 
     def _lets_through(self, chunk: bytes) -> bool:
-        if self._cut_at_reply and _is_reply(chunk):
+        if self._cut_at_reply and _has_reply(chunk):
             self._cut_at_reply = False
             self.drop()
             return False
@@ -122,9 +122,17 @@ class TcpProxy:
             writer.transport.abort()
 
 
-def _is_reply(chunk: bytes) -> bool:
-    """Return whether a server's bytes begin with a reply to a request: neither with what answers a
-    ping, nor with a watch event."""
+def _has_reply(chunk: bytes) -> bool:
+    """Return whether a reply to a request is among a server's bytes.
+
+    What answers a ping is none, nor is a watch event; either may come in one piece with a reply.
+    """
     if chunk.startswith(_TLS_DATA):
         return len(chunk) > PONG_BYTES_OVER_TLS
-    return len(chunk) >= 8 and bool(struct.unpack(">i", chunk[4:8])[0] >= 0)
+    at = 0
+    while at + 8 <= len(chunk):
+        size, xid = struct.unpack_from(">ii", chunk, at)
+        if xid >= 0:
+            return True
+        at += 4 + size
+    return False
