@@ -46,6 +46,25 @@ def test_more_than_is_shown_is_a_difference_unless_dots_stand_for_it() -> None:
     assert "not printed: d" in difference(["...", "d"], ["a", "b", "c"], Names())
 
 
+def test_dots_stand_for_as_many_lines_as_the_rest_needs() -> None:
+    shown, varies = ["...", "20:01 nothing moves"], ["^20.*"]
+    printed = ["20:01 one leaves", "20:02 nothing moves"]
+    assert difference(shown, printed[1:], Names(), varies) == ""
+    assert difference(shown, printed, Names(), varies) == ""
+    assert difference(["a", *shown, "b", "..."], ["a", *printed, "b", "c"], Names(), varies) == ""
+    assert difference(["...", "b", "c"], ["b", "d", "b", "c"], Names()) == ""
+    names = Names()
+    assert difference(["...", "at 7 b"], ["at 1 a", "at 2 b"], names, [r"(?<=at )\d+"]) == ""
+    assert names.replace("7") == "2"
+
+
+def test_what_dots_cannot_stand_for_is_named() -> None:
+    assert difference(["...", "b"], ["a", "b", "c"], Names()) == "printed, but not shown: c"
+    assert "not printed: c" in difference(["...", "b", "c"], ["b", "a", "b"], Names())
+    assert "not printed: c" in difference(["...", "c", "..."], ["a", "b"], Names())
+    assert "printed: x" in difference(["a", "..."], ["x", "a"], Names())
+
+
 def test_any_order() -> None:
     assert difference(["a", "b"], ["b", "a"], Names())
     assert difference(["a", "b"], ["b", "a"], Names(), any_order=True) == ""

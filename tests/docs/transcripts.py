@@ -139,25 +139,40 @@ def _plain(line: str, kinds: Sequence[tuple[str, str]]) -> str:
 def _aligned(
     wanted: list[str], actual: list[str], kinds: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str]] | str:
+    """Return the lines that belong together, or what differs.
+
+    Where a line of the page fits several that were printed, dots stand for as few lines as they
+    can, and for more where the rest fits only so.
+    """
+    shown, printed = ([_plain(line, kinds) for line in lines] for lines in (wanted, actual))
     pairs: list[tuple[str, str]] = []
-    at = 0
-    skipping = False
-    for line in wanted:
-        if line == "...":
-            skipping = True
-            continue
-        plain = _plain(line, kinds)
-        start = at
-        while at < len(actual) and _plain(actual[at], kinds) != plain:
-            if not skipping:
-                return f"shown:   {line}\nprinted: {actual[at]}"
-            at += 1
-        if at == len(actual):
-            missing = f"shown, but not printed: {line}"
-            return f"{missing}\nafter line {start} of what was printed"
-        pairs.append((line, actual[at]))
-        at += 1
-        skipping = False
-    if at < len(actual) and not skipping:
-        return f"printed, but not shown: {actual[at]}"
+    want = have = 0
+    dots: tuple[int, int, int] | None = None
+    failed, failure = -1, ""
+    while want < len(wanted) or have < len(actual):
+        if want < len(wanted) and wanted[want] == "...":
+            want += 1
+            dots = want, have, len(pairs)
+        elif dots is not None and dots[0] == len(wanted):
+            break
+        elif want < len(wanted) and have < len(actual) and shown[want] == printed[have]:
+            pairs.append((wanted[want], actual[have]))
+            want += 1
+            have += 1
+        else:
+            if want > failed:
+                failed, failure = want, _told(wanted, actual, want, have, dots is not None)
+            if dots is None or have == len(actual):
+                return failure
+            want, have, count = dots[0], dots[1] + 1, dots[2]
+            dots = want, have, count
+            del pairs[count:]
     return pairs
+
+
+def _told(wanted: list[str], actual: list[str], want: int, have: int, after_dots: bool) -> str:
+    if want == len(wanted):
+        return f"printed, but not shown: {actual[have]}"
+    if have < len(actual) and not after_dots:
+        return f"shown:   {wanted[want]}\nprinted: {actual[have]}"
+    return f"shown, but not printed: {wanted[want]}\nafter line {have} of what was printed"
