@@ -86,6 +86,22 @@ class QuietLogger(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
 
+class _WakeUp(socket.socket):
+    """A caller wakes kazoo's thread by a byte to this end of its socket pair, and never waits.
+
+    kazoo sends one request for each byte that it takes. A pair that is full holds more bytes than
+    requests can wait (``IN_FLIGHT_MAX``, twice where the link broke just now), so that the thread
+    needs no other. kazoo's own end blocks: a loop that calls would stand until a server answers.
+    """
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """Add a byte where there is room."""
+        try:
+            return super().send(data, flags)
+        except BlockingIOError:
+            return len(data)
+
+
 class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """It runs completions and watches in the connection thread: no worker threads, one order.
 
@@ -111,6 +127,13 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def dispatch_callback(self, callback: Any) -> None:
         """Call a watch here and now; ours only post to the loop."""
         callback.func(*callback.args)
+
+    def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
+        """Make the pair by which callers wake the connection thread, without blocking."""
+        read, write = super().create_socket_pair()
+        wake_up = _WakeUp(fileno=write.detach())
+        wake_up.setblocking(False)
+        return read, wake_up
 
     def select(
         self,

@@ -6,9 +6,9 @@ The only file of the controller that knows of threads. Rules:
   inline, and do nothing but cross to the event loop with ``call_soon_threadsafe``. So everything
   reaches the loop in the order of the wire: a watch event before the reply of a later read, the
   replies before the news that the connection broke.
-* Every call goes out by kazoo's asynchronous API from the loop; a window bounds how many are on
-  their way, because kazoo wakes its thread through a socket pair that a stuck server would fill,
-  and the loop would then block on it.
+* Every call goes out by kazoo's asynchronous API from the loop, which never waits for kazoo's
+  thread. A window bounds how many are on their way: kazoo wakes its thread by a byte for each,
+  through a socket pair that drops those for which there is no room.
 * *Disconnected*: calls under way fail at once with :class:`StoreDisconnectedError` (outcome
   unknown), new ones are refused, kazoo reconnects by itself. Watches are kept here and armed again
   by a read after the reconnect; what changed in between fires them (kazoo drops them).

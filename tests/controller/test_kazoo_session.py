@@ -33,6 +33,7 @@ from oncelog_controller.store import (
     StoreDisconnectedError,
     StoreError,
 )
+from oncelog_controller.zookeeper import IN_FLIGHT_MAX
 
 STAT = ZnodeStat(11, 12, 0, 0, 3, 4, 0, 99, 0, 5, 13)
 
@@ -47,6 +48,34 @@ def test_results_and_watches_run_where_they_arise() -> None:
     handler.dispatch_callback(Callback("watch", seen.append, ("event",)))
     handler.stop()
     assert seen == ["value", "event"]
+
+
+def test_who_wakes_the_thread_never_waits_for_it() -> None:
+    """The pair takes what has room, and drops the rest: nobody reads here."""
+    read, write = InlineHandler().create_socket_pair()
+    try:
+        for _ in range(10_000):
+            assert write.send(b"\0") == 1
+        assert set(read.recv(65536)) == {0}
+        assert write.send(b"\0") == 1
+        assert read.recv(65536) == b"\0"
+    finally:
+        read.close()
+        write.close()
+    with pytest.raises(OSError):
+        write.send(b"\0")
+
+
+def test_the_pair_holds_more_than_requests_can_wait() -> None:
+    """One byte is taken for each request: a window's, and one's whose link broke just now."""
+    read, write = InlineHandler().create_socket_pair()
+    try:
+        for _ in range(10_000):
+            write.send(b"\0")
+        assert len(read.recv(65536)) >= 2 * IN_FLIGHT_MAX
+    finally:
+        read.close()
+        write.close()
 
 
 def test_select_tells_readable_writable_and_timeout() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -23,7 +24,7 @@ from oncelog_controller.store import (
     WatchKind,
 )
 from oncelog_controller.zookeeper import IN_FLIGHT_MAX, ZooKeeperStore, _missed
-from support.store_harness import RealHarness
+from support.store_harness import SESSION_TIMEOUT_MS, RealHarness
 from support.waiting import eventually
 
 pytestmark = pytest.mark.zookeeper
@@ -110,6 +111,51 @@ async def test_a_silent_server_does_not_block_the_loop(
     # The client gave up on the connection, or every call was answered late: nothing hangs.
     assert all(isinstance(r, StoreDisconnectedError | tuple) for r in results)
     assert isinstance(results[-1], StoreDisconnectedError)
+
+
+async def test_calls_that_follow_failed_ones_do_not_block_the_loop(
+    zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo's thread fails what is queued, and the loop hands it the next, until the news of the
+    broken link comes: by then more has been handed over than wake-ups have room. Nobody takes them
+    before a server answers again."""
+    # Without the harness, whose proxy runs on this loop.
+    store = ZooKeeperStore(zookeeper.address, session_timeout_ms=SESSION_TIMEOUT_MS)
+    await store.start()
+    states: list[SessionState] = []
+    store.on_session.append(states.append)
+    client = store._client
+    assert client is not None
+    notify, told = client._notify_pending, threading.Event()
+
+    def notify_for_long(state: str) -> None:
+        while True:
+            notify(state)
+            if told.wait(0.001):
+                break
+
+    def free_the_loop() -> None:
+        told.set()
+        client._connection._write_sock.shutdown(socket.SHUT_RDWR)
+
+    monkeypatch.setattr(client, "_notify_pending", notify_for_long)
+    late = threading.Timer(20, free_the_loop)
+    zookeeper.pause()
+    late.start()
+    try:
+        calls = [asyncio.ensure_future(store.get("/")) for _ in range(20 * IN_FLIGHT_MAX)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert not told.is_set(), "the loop stood"
+    finally:
+        late.cancel()
+        told.set()
+        zookeeper.resume()
+    assert all(isinstance(each, StoreDisconnectedError) for each in results)
+    await eventually(lambda: states[1:] != [])
+    if states[1] is SessionState.EXPIRED:  # it took longer than a session lasts
+        await store.restart_session()
+    assert await store.children("/")
+    await store.close()
 
 
 async def test_cancelled_calls_that_wait_for_room_are_never_sent(store: ZooKeeperStore) -> None:
