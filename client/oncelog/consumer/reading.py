@@ -17,14 +17,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
 from oncelog.config import ConsumerOptions
 from oncelog.consumer.columns import ColumnBatch, cut, make_batch
 from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.offset_metadata import OffsetAndMetadata
-from oncelog.consumer.record import Record, make_records
+from oncelog.consumer.record import Record
 from oncelog.consumer.subscription import Subscription, TopicPartitionState
 from oncelog.errors import ClientError, CorruptRecordError
 from oncelog.history import UNRECORDED, History
@@ -275,16 +275,12 @@ class RecordReader:
         self._cursor = None
         while (taken := self._take_columns()) is not None:
             state, columns, data, first, end = taken
-            records = make_records(*state.tp, columns)
-            if first:
-                del records[:first]
-            if records:
-                note = None if self._history is UNRECORDED else self._note_records
-                header = columns.header
-                self._cursor = cursor = Cursor(
-                    state, records, header.next_offset, header.leader_epoch, data, note, end
-                )
-                self._counters.consumed(state.tp.topic, len(records))
+            batch = cut(make_batch(*state.tp, columns), first)
+            if len(batch):
+                note = None if self._history is UNRECORDED else self._note
+                epoch = columns.header.leader_epoch
+                self._cursor = cursor = Cursor(state, batch, epoch, data, end, note)
+                self._counters.consumed(state.tp.topic, len(batch))
                 return cursor
             state.advance(*end)
         return None
@@ -295,11 +291,13 @@ class RecordReader:
             assert state.offset is not None
             before = (state.offset, state.epoch)
             state.advance(*end)
-            if first < len(columns):
+            batch = cut(make_batch(*state.tp, columns), first)
+            if len(batch):
                 self._in_hand.setdefault(state.tp, before)
-                self._note_columns(state.tp, columns, first)
-                self._counters.consumed(state.tp.topic, len(columns) - first)
-                return cut(make_batch(*state.tp, columns), first)
+                if self._history is not UNRECORDED:
+                    self._note(batch)
+                self._counters.consumed(state.tp.topic, len(batch))
+                return batch
         return None
 
     def _take_columns(self, only: TopicPartitionState | None = None) -> _Taken | None:
@@ -471,16 +469,9 @@ class RecordReader:
 
     # ------------------------------------------------------------------------------ history
 
-    def _note_records(self, records: Sequence[Record]) -> None:
-        if records:
-            number = self._history.invoke("poll", records[0].topic, records[0].partition, ())
-            offsets = [record.offset for record in records]
-            self._history.ok(number, offsets, [record.value for record in records])
-
-    def _note_columns(self, tp: TopicPartition, columns: RecordColumns, first: int) -> None:
-        if self._history is not UNRECORDED:
-            number = self._history.invoke("poll", *tp, ())
-            self._history.ok(number, columns.offsets()[first:], columns.values[first:])
+    def _note(self, batch: ColumnBatch) -> None:
+        number = self._history.invoke("poll", batch.topic, batch.partition, ())
+        self._history.ok(number, batch.offsets, batch.values)
 
 
 def _behind(data: memoryview, start: int, offset: int) -> tuple[int, int] | None:

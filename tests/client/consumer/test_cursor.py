@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from oncelog.consumer import cursor as module
+from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.record import Record
 from oncelog.consumer.subscription import Reset, TopicPartitionState
@@ -17,12 +21,21 @@ from oncelog_protocol.types import TopicPartition
 DATA = memoryview(b"batch")
 
 
-def make(count: int = 5) -> tuple[TopicPartitionState, Cursor]:
+def batch_of(offsets: range, values: list[bytes | None]) -> ColumnBatch:
+    return ColumnBatch("t", 0, offsets, [0] * len(values), None, values, None)
+
+
+def make(
+    count: int = 5,
+    *,
+    end: tuple[int, int] = (30, 4),
+    note: Callable[[ColumnBatch], None] | None = None,
+) -> tuple[TopicPartitionState, Cursor]:
     state = TopicPartitionState(TopicPartition("t", 0))
     state.seek(10)
     # Offsets with gaps, and more of them after the last record: compaction leaves both.
-    records = [Record("t", 0, 10 + 2 * n, 0, None, b"%d" % n) for n in range(count)]
-    return state, Cursor(state, records, 30, 4, DATA)
+    batch = batch_of(range(10, 10 + 2 * count, 2), [b"%d" % n for n in range(count)])
+    return state, Cursor(state, batch, 4, DATA, end, note)
 
 
 def test_the_position_is_behind_what_was_handed_out() -> None:
@@ -39,12 +52,8 @@ def test_the_position_is_behind_what_was_handed_out() -> None:
 
 
 def test_what_was_handed_out_is_told_once() -> None:
-    state, cursor = make()
     told: list[list[int]] = []
-    records = list(cursor.iterator)
-    cursor = Cursor(
-        state, records, 30, 4, DATA, lambda some: told.append([record.offset for record in some])
-    )
+    state, cursor = make(note=lambda some: told.append(list(some.offsets)))
     cursor.settle()
     assert told == []
     cursor.take(2)
@@ -58,6 +67,18 @@ def test_what_was_handed_out_is_told_once() -> None:
     cursor.stop()
     cursor.settle()
     assert told == [[10, 12], [14]], "the rest went back"
+
+
+def test_a_record_is_made_when_the_loop_asks_for_it() -> None:
+    """The garbage collector looks at all objects, once enough records wait in a list."""
+    batch = batch_of(range(1000), [b"distinct"] * 1000)
+    state = make()[0]
+    cursor = Cursor(state, batch, 4, DATA, (1000, 4))
+    gc.collect()
+    others = sum(type(thing) is Record for thing in gc.get_objects())
+    record = next(cursor.iterator)
+    assert record.value == b"distinct"
+    assert sum(type(thing) is Record for thing in gc.get_objects()) == others + 1
 
 
 def test_take() -> None:
@@ -104,16 +125,14 @@ def test_after_a_seek_the_cursor_has_no_say() -> None:
 
 
 def test_what_is_hidden_behind_the_batch_is_stepped_over_with_it() -> None:
-    state, cursor = make()
-    cursor = Cursor(state, list(cursor.iterator), 30, 4, DATA, end=(37, 5))
+    state, cursor = make(end=(37, 5))
     next(cursor.iterator)
     assert cursor.safe() == (10, -1)
     cursor.settle()
     assert (state.offset, state.epoch) == (12, 4)
     cursor.stop()
     assert state.chunks[0].end == (37, 5), "whoever decodes the rest knows it too"
-    state, cursor = make()
-    cursor = Cursor(state, list(cursor.iterator), 30, 4, DATA, end=(37, 5))
+    state, cursor = make(end=(37, 5))
     list(cursor.iterator)
     cursor.came_back()
     assert cursor.safe() == (37, 5)
@@ -131,7 +150,7 @@ def test_another_thread_gets_nothing_behind_the_position(
 
     def length_hint(iterator: Any) -> int:
         left: int = iterator.__length_hint__()
-        taken.extend(record.offset for record in [next(iterator, None)] if record is not None)
+        taken.extend(record.offset for record in islice(cursor.iterator, 1))
         return left
 
     monkeypatch.setattr(module, "length_hint", length_hint)
@@ -142,14 +161,14 @@ def test_another_thread_gets_nothing_behind_the_position(
 
 def test_position_and_iterator_never_part() -> None:
     """The same is done with a real thread: many rounds, and switches as often as can be."""
-    records = [Record("t", 0, n, 0, None, b"") for n in range(20_000)]
+    batch = batch_of(range(20_000), [b""] * 20_000)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for turn in range(100):
             state = TopicPartitionState(TopicPartition("t", 0))
             state.seek(0)
-            cursor = Cursor(state, records, len(records), 0, DATA)
+            cursor = Cursor(state, batch, 0, DATA, (20_000, 0))
             seen = [-1]
             begun = threading.Event()
 
