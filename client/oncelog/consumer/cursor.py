@@ -108,9 +108,9 @@ class Cursor:
             # The epoch before the position is this batch's: its earlier records have it too.
             state.advance(self._batch.offsets[-left], self._epoch)
 
-    def take(self, count: int) -> list[Record]:
-        """Return the next ``count`` records, or what is left."""
-        return list(islice(self.iterator, count))
+    def take(self, count: int) -> Iterator[Record]:
+        """Return an iterator over the next ``count`` records, or what is left."""
+        return islice(self.iterator, count)
 
     def stop(self) -> int:
         """End the iteration, and return how many records go back to the partition's chunks."""

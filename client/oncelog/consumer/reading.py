@@ -193,9 +193,10 @@ class RecordReader:
             while cursor is not None:
                 state = cursor.state
                 self._in_hand.setdefault(state.tp, cursor.safe())
-                records = cursor.take(wanted)
-                result.setdefault(state.tp, []).extend(records)
-                wanted -= len(records)
+                records = result.setdefault(state.tp, [])
+                had = len(records)
+                records.extend(cursor.take(wanted))
+                wanted -= len(records) - had
                 self.settle()
                 if wanted <= 0:
                     break
