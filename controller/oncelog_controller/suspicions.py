@@ -78,8 +78,8 @@ class Suspicions:
 
     def refused(self, broker_id: int, broker_epoch: int) -> None:
         """It refused a connection: called for every attempt."""
-        if self._lives.get(broker_id) != broker_epoch:
-            return
+        if self._tasks.closed or self._lives.get(broker_id) != broker_epoch:
+            return  # the controller ends before its links do, or it was another life
         now = self._loop.time()
         since = self._refused.setdefault(broker_id, now)
         if not self._safeguards.hears(broker_id != self._controller_id):

@@ -26,6 +26,7 @@ class Court:
     """It tries suspicions of controller 1; brokers object or do not."""
 
     def __init__(self, brokers: int, tasks: Tasks, safeguards: ControllerSafeguards) -> None:
+        self.tasks = tasks
         self.events: list[Event] = []
         self.reasons: list[str] = []
         self.alive: set[int] = set()
@@ -96,6 +97,16 @@ async def test_who_was_never_connected_asks_first() -> None:
         on.refused(3)
         assert on.suspected == [2]
         assert on.reasons == []
+
+
+async def test_a_controller_that_ends_asks_about_nobody() -> None:
+    """Its links are still there for a moment, and brokers that stop with it refuse them."""
+    async with court() as on:
+        on.up(3)
+        await on.tasks.close()
+        on.refused(2, 3)
+        assert on.suspected == []
+    assert on.asked == []
 
 
 async def test_a_controller_that_is_refused_by_most_who_live_steps_down() -> None:
