@@ -47,8 +47,11 @@ class ColumnBatch:
         return self.offsets[-1] + 1
 
     def records(self) -> list[Record]:
-        """Return the batch as a list of records."""
-        return list(records_of_values(self, iter(self.values)))
+        """Return the batch as a list of records.
+
+        :raises ValueError: the columns are not equally long.
+        """
+        return list(records_of_values(self, iter(self.values), strict=True))
 
     def to_arrow(self) -> pyarrow.RecordBatch:
         """Return an Arrow record batch with Kafka's columns.
@@ -108,21 +111,26 @@ def make_batch(topic: str, partition: int, columns: RecordColumns) -> ColumnBatc
     )
 
 
-def records_of_values(batch: ColumnBatch, values: Iterator[bytes | None]) -> Iterator[Record]:
+def records_of_values(
+    batch: ColumnBatch, values: Iterator[bytes | None], *, strict: bool = False
+) -> Iterator[Record]:
     """Make the records of ``batch`` one by one; for speed everything in here runs in C.
 
     :param values: a new iterator over the values of ``batch``. What is left in it is not made yet,
         and whoever empties it ends this iterator as well.
+    :param strict: raise ValueError at the end where one column is longer than another; nobody may
+        empty the values then.
     """
+    count = len(batch)
     rows: Iterator[tuple[object, ...]] = zip(
-        repeat(batch.topic),
-        repeat(batch.partition),
+        repeat(batch.topic, count),
+        repeat(batch.partition, count),
         batch.offsets,
         batch.timestamps,
-        repeat(None) if batch.keys is None else batch.keys,
+        batch.keys or repeat(None, count),
         values,
-        repeat(()) if batch.headers is None else batch.headers,
-        strict=False,
+        batch.headers or repeat((), count),
+        strict=strict,
     )
     return map(tuple.__new__, repeat(Record), rows)
 

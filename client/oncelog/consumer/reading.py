@@ -30,7 +30,7 @@ from oncelog.errors import ClientError, CorruptRecordError
 from oncelog.history import UNRECORDED, History
 from oncelog.observability.counters import Counters
 from oncelog_protocol.records.batch import CorruptBatchError, parse_header, verify_crc
-from oncelog_protocol.records.decode import RecordColumns, decode_batch
+from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -44,9 +44,9 @@ must not hold up everything else."""
 
 AtPoll = Callable[[], Awaitable[None] | None]
 
-_Taken = tuple[TopicPartitionState, RecordColumns, memoryview, int, tuple[int, int]]
-"""One batch that is to be handed out: whose, decoded, its bytes, its first record that was not
-handed out before, and offset and leader epoch behind it and what follows it and is hidden."""
+_Taken = tuple[TopicPartitionState, ColumnBatch, int, memoryview, tuple[int, int]]
+"""One batch that is to be handed out: whose, its records that were not handed out before, its
+leader epoch, its bytes, and offset and leader epoch behind it and what follows it and is hidden."""
 
 
 class _PollScope:
@@ -274,12 +274,10 @@ class RecordReader:
             return self._cursor
         self.settle()
         self._cursor = None
-        while (taken := self._take_columns()) is not None:
-            state, columns, data, first, end = taken
-            batch = cut(make_batch(*state.tp, columns), first)
+        while (taken := self._take_decoded()) is not None:
+            state, batch, epoch, data, end = taken
             if len(batch):
                 note = None if self._history is UNRECORDED else self._note
-                epoch = columns.header.leader_epoch
                 self._cursor = cursor = Cursor(state, batch, epoch, data, end, note)
                 self._counters.consumed(state.tp.topic, len(batch))
                 return cursor
@@ -287,12 +285,11 @@ class RecordReader:
         return None
 
     def _take_batch(self, only: TopicPartitionState | None = None) -> ColumnBatch | None:
-        while (taken := self._take_columns(only)) is not None:
-            state, columns, _, first, end = taken
+        while (taken := self._take_decoded(only)) is not None:
+            state, batch, _, _, end = taken
             assert state.offset is not None
             before = (state.offset, state.epoch)
             state.advance(*end)
-            batch = cut(make_batch(*state.tp, columns), first)
             if len(batch):
                 self._in_hand.setdefault(state.tp, before)
                 if self._history is not UNRECORDED:
@@ -301,7 +298,7 @@ class RecordReader:
                 return batch
         return None
 
-    def _take_columns(self, only: TopicPartitionState | None = None) -> _Taken | None:
+    def _take_decoded(self, only: TopicPartitionState | None = None) -> _Taken | None:
         """Decode the next batch of the partition whose turn it is, or of ``only`` that one.
 
         It returns None when nothing is there, or when enough was stepped over.
@@ -332,14 +329,15 @@ class RecordReader:
                 continue
             self._consume(state, header.size_bytes)
             assert state.offset is not None
-            first = bisect_left(columns.offsets(), state.offset)
+            batch = make_batch(*state.tp, columns)
+            batch = cut(batch, bisect_left(batch.offsets, state.offset))
             end = chunk.end or (header.next_offset, header.leader_epoch)
             if chunk.sieve is not None:
                 try:
                     end = self._step_over(state) or end
                 except CorruptBatchError:
                     pass  # what lies before it is handed out first
-            return state, columns, data, first, end
+            return state, batch, header.leader_epoch, data, end
 
     def _doubt(self, state: TopicPartitionState, error: CorruptBatchError) -> None:
         """Ask the leader once to look at the next batch, which is corrupt.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,11 +27,18 @@ FULL: dict[str, Any] = {
 def test_rows_of_a_batch_are_its_records(spec: dict[str, Any]) -> None:
     columns = decode_batch(encode_batch(**spec))
     batch = make_batch("t", 2, columns)
-    assert [(r.offset, r.timestamp, r.value) for r in batch.records()] == list(
-        zip(batch.offsets, batch.timestamps, batch.values, strict=True)
-    )
+    keys = batch.keys or [None] * 3
+    headers = batch.headers or [()] * 3
+    columns_of = (batch.offsets, batch.timestamps, keys, batch.values, headers)
+    assert batch.records() == [("t", 2, *row) for row in zip(*columns_of, strict=True)]
     assert len(batch) == 3
     assert batch.next_offset == batch.offsets[-1] + 1
+
+
+def test_columns_that_differ_in_length_have_no_records() -> None:
+    batch = make_batch("t", 2, decode_batch(encode_batch(**FULL)))
+    with pytest.raises(ValueError, match="shorter"):
+        replace(batch, keys=[b"k"]).records()
 
 
 @pytest.mark.parametrize("spec", [BARE, FULL])
