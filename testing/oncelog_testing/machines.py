@@ -21,6 +21,7 @@ from oncelog_testing.faults import FaultPlan, TestableBroker
 from oncelog_testing.memory.files import MemoryFiles
 from oncelog_testing.memory.store import MemoryMetadataStore
 from oncelog_testing.memory.zookeeper import MemoryZooKeeper
+from oncelog_testing.ports import Ports
 
 __all__ = ["DATA", "DISK_BYTES", "Machine", "NotRunningError"]
 
@@ -80,7 +81,7 @@ class Machine:
         self._options = options or {}
         self._listeners = listeners or {}
         self._lives = 0
-        self._ports: dict[str, int] = {}
+        self._ports = Ports()
         self._ends = Tasks(f"machine-{broker_id}")
         self._ending: asyncio.Task[None] | None = None
 
@@ -107,8 +108,7 @@ class Machine:
         return f": it failed with {self.failure!r}" if self.failure else ": start it first"
 
     def config(self, **settings: Any) -> BrokerConfig:
-        """Return the settings of a life, ``settings`` before those of every life; its ports stay
-        the same over restarts.
+        """Return the settings of a life, ``settings`` before those of every life.
 
         :raises ConfigError: one of them is of a broker that has a process of its own.
         :raises ValidationError: one of them does not hold.
@@ -117,8 +117,7 @@ class Machine:
             "broker_id": self.broker_id,
             "log_dirs": [self._directory or f"{DATA}/{self.broker_id}"],
             "listeners": [
-                ListenerConfig(name=n, port=self._ports.get(n, 0), **self._listeners.get(n, {}))
-                for n in LISTENERS
+                ListenerConfig(name=name, **self._listeners.get(name, {})) for name in LISTENERS
             ],
         }
         config = BrokerConfig(**{**given, **self._settings, **settings})
@@ -131,7 +130,8 @@ class Machine:
         return config
 
     def make_broker(self, **settings: Any) -> Broker:
-        """Return a broker that is not started, and that this machine leaves to the caller."""
+        """Return a broker that is not started, and that this machine leaves to the caller; it will
+        listen at ports of its own."""
         config = self.config(**settings)
         return self._make(config, self._make_store(config))
 
@@ -151,8 +151,19 @@ class Machine:
             **self._options,
         )
 
+    def _at_its_ports(self, config: BrokerConfig) -> BrokerConfig:
+        listeners = [
+            listener.model_copy(
+                update={"port": listener.port or self._ports.of(listener.name, listener.host)}
+            )
+            for listener in config.listeners
+        ]
+        return config.model_copy(update={"listeners": listeners})
+
     async def start(self, **settings: Any) -> None:
         """Start a life of the broker, with ``settings`` of its own; returns when it serves clients.
+
+        A listener without a port is where it was in the life before.
 
         :raises NotRunningError: it runs already. :raises ConfigError: see ``Broker.start``.
         """
@@ -161,7 +172,7 @@ class Machine:
         await self._ended_whole()
         config = self.config(**settings)
         self.store = self._make_store(config)
-        broker = self._make(config, self.store)
+        broker = self._make(self._at_its_ports(config), self.store)
         self.broker, self.failure = broker, None
         broker.failed.add_done_callback(lambda _: self._ended(broker))
         try:
@@ -169,7 +180,7 @@ class Machine:
         except BaseException:
             self.broker = None
             raise
-        self._ports = {name: port for name, (_, port) in broker.addresses.items()}
+        self._ports.note(broker.addresses)
 
     def _ended(self, broker: Broker) -> None:
         """A broker that cannot go on is stopped, as its process does it."""
@@ -190,6 +201,7 @@ class Machine:
             await broker.stop(clean=False)
         await self._ended_whole()
         await self._ends.close()
+        self._ports.release()
 
     async def stop(self, *, clean: bool = True) -> None:
         """Stop the broker as an operator does: its leaderships move first, unless not ``clean``."""

@@ -454,6 +454,7 @@ async def test_a_port_in_use_is_named_and_nothing_is_created(tmp_path: Path) -> 
         ]
         with pytest.raises(ConfigError, match=r"listeners\.1: cannot listen on 127.0.0.1"):
             await cluster.start_broker(1, listeners=listeners)
+        await cluster.close()
     assert names_below(tmp_path) == []
     assert cluster.zookeeper.sessions() == []
 
@@ -492,8 +493,10 @@ async def test_paths_that_cannot_be_log_directories(tmp_path: Path, kind: str) -
     else:
         path.write_bytes(b"x")
     wanted = path / "deep" / "er" if kind == "below a file" else path
+    cluster = Cluster(tmp_path, 1)
     with pytest.raises(ConfigError, match="log_dirs"):
-        await Cluster(tmp_path, 1).start_broker(1, log_dirs=[str(wanted)])
+        await cluster.start_broker(1, log_dirs=[str(wanted)])
+    await cluster.close()
     assert names_below(tmp_path) in (["place"], ["holiday.jpg", "place"])
 
 

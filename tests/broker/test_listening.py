@@ -54,13 +54,15 @@ async def test_who_came_to_the_wrong_listener_is_told_in_one_line(
     async with KafkaCluster(tmp_path, 1) as cluster:
         (line,) = await lines_of(cluster, "external", KAFKAS, caplog)
         assert "a client of Kafka came to a listener that speaks ours" in line
-        assert "should connect to 'kafka'" in line
+        at = {name: port for name, (_, port) in cluster.brokers[1].addresses.items()}
+        assert f"should connect to 'kafka' (port {at['kafka']})" in line
         assert cluster.brokers[1].listeners["external"].counters.foreign == 1
         # One line a host and interval, as of all that is wrong.
         assert await lines_of(cluster, "external", KAFKAS, caplog) == []
         (line,) = await lines_of(cluster, "kafka", OURS, caplog)
         assert "a client of Oncelog came to a listener that speaks Kafka's" in line
-        assert "should connect to 'internal', 'external'" in line
+        ours = f"'internal' (port {at['internal']}), 'external' (port {at['external']})"
+        assert f"should connect to {ours}" in line
         assert cluster.brokers[1].listeners["kafka"].counters.foreign == 1
 
 

@@ -238,7 +238,7 @@ async def test_a_restarted_broker_is_a_bounce_and_gets_its_share_back() -> None:
         rest = [b for b in (1, 2, 3) if b != leader]
         await cluster.create("t", [leader, *rest])
         old = await cluster.kill(leader)
-        new = await cluster.start(leader, port=old.broker.port, previous_session=old.sessions[-1])
+        new = await cluster.start(leader, previous_session=old.sessions[-1])
         orders = new.broker.orders
         await eventually(lambda: any(order.full for order in orders))
         # Orders to the life before may still be on their way to this address.
@@ -254,7 +254,7 @@ async def test_a_restarted_controller_does_not_wait_for_its_old_session() -> Non
     async with ControllerCluster(1) as cluster:
         await cluster.create("t", [1])
         old = await cluster.kill(1)
-        new = await cluster.start(1, port=old.broker.port, previous_session=old.sessions[-1])
+        new = await cluster.start(1, previous_session=old.sessions[-1])
         await cluster.controller()
         assert new.runner.epoch == 2
         await eventually(lambda: cluster.state("t").leader_epoch == 1)
@@ -266,9 +266,7 @@ async def test_all_killed_and_started_again() -> None:
         await cluster.create("t", [1, 2, 3])
         killed = [await cluster.kill(broker_id) for broker_id in (1, 2, 3)]
         for old in killed:
-            await cluster.start(
-                old.broker_id, port=old.broker.port, previous_session=old.sessions[-1]
-            )
+            await cluster.start(old.broker_id, previous_session=old.sessions[-1])
         await cluster.controller()
         await eventually(lambda: cluster.state("t").leader > 0)
         await eventually(lambda: all(T0 in m.broker.replicas for m in cluster.members.values()))

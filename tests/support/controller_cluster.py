@@ -15,6 +15,7 @@ from oncelog_protocol.messages import admin
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.tasks import Tasks
 from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
+from oncelog_testing.ports import Ports
 from support.clock import ManualClock
 from support.fake_broker import FakeBroker
 from support.room_settings import controller_settings
@@ -103,6 +104,7 @@ class ControllerCluster:
         self.config = config or controller_settings(leader_rebalance_delay_ms=50)
         self.members: dict[int, Member] = {}
         self._broker_ids = broker_ids
+        self._ports = Ports()
         self._session_timeout_ms = session_timeout_ms
 
     async def __aenter__(self) -> ControllerCluster:
@@ -113,11 +115,13 @@ class ControllerCluster:
     async def __aexit__(self, *_: object) -> None:
         for member in list(self.members.values()):
             await member.stop()
+        self._ports.release()
 
-    async def start(
-        self, broker_id: int, *, port: int = 0, previous_session: int | None = None
-    ) -> Member:
+    async def start(self, broker_id: int, *, previous_session: int | None = None) -> Member:
+        name, host = str(broker_id), "127.0.0.1"
+        port = self._ports.of(name, host)
         broker = await FakeBroker(broker_id, port, cluster_id="cluster").start()
+        self._ports.note({name: (host, broker.port)})
         store = MemoryMetadataStore(self.zookeeper, session_timeout_ms=self._session_timeout_ms)
         member = Member(broker, store, self.config, previous_session)
         self.members[broker_id] = member

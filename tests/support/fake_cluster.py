@@ -31,6 +31,7 @@ from oncelog_protocol.records.control import ControlType, decode_marker, encode_
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tls_contexts import ServerTls
+from oncelog_testing.ports import Ports
 from support.fake_handlers import Handlers, error_answer
 from support.fake_moves import FakeMoves
 from support.fake_security import FakeAuthentication, FakeSecurity
@@ -192,6 +193,7 @@ class FakeCluster:
         self, broker_count: int = 1, *, cluster_id: str = "fake", tls: ServerTls | None = None
     ) -> None:
         self.cluster_id = cluster_id
+        self.ports = Ports()
         self.brokers = {number: FakeBroker(self, number) for number in range(1, broker_count + 1)}
         self.topics: dict[str, list[FakePartition]] = {}
         self.topic_ids: dict[str, str] = {}
@@ -239,6 +241,7 @@ class FakeCluster:
             rule.release.set()
         for broker in self.brokers.values():
             await broker.stop()
+        self.ports.release()
 
     @property
     def bootstrap(self) -> str:
@@ -346,7 +349,7 @@ class FakeBroker:
         self._server = await loop.create_server(
             lambda: _Connection(self) if tls is None else tls.protect(_Connection(self)),
             HOST,
-            self.port,
+            self.port or self.cluster.ports.of(str(self.broker_id), HOST),
             reuse_address=True,
         )
         self.port = self._server.sockets[0].getsockname()[1]

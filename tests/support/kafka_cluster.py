@@ -19,7 +19,6 @@ class KafkaCluster(Cluster):
 
     def __init__(self, directory: Path, brokers: int, **settings: Any) -> None:
         super().__init__(directory, brokers, **settings)
-        self._at: dict[tuple[int, str], int] = {}
 
     async def converged(self, timeout_s: float = 15.0) -> None:
         """Wait as every cluster does, and until Kafka's batches are taken everywhere."""
@@ -34,17 +33,14 @@ class KafkaCluster(Cluster):
         listeners = [
             ListenerConfig(
                 name=name,
-                port=self._at.get((broker_id, name), 0),
                 protocol="kafka" if name == "kafka" else "oncelog",
             )
             for name in ("internal", "external", "kafka")
         ]
-        broker = await super().start_broker(broker_id, listeners=listeners, **settings)
-        for name, (_, port) in broker.addresses.items():
-            self._at[broker_id, name] = port
-        return broker
+        return await super().start_broker(broker_id, listeners=listeners, **settings)
 
     @property
     def kafka_servers(self) -> str:
         """Return where clients of Kafka find the cluster."""
-        return ",".join(f"127.0.0.1:{self._at[each, 'kafka']}" for each in self.brokers)
+        at = [broker.addresses["kafka"] for broker in self.brokers.values()]
+        return ",".join(f"{host}:{port}" for host, port in at)

@@ -41,10 +41,7 @@ class SecuredKafkaCluster(ScramCluster):
         ours = super().listeners(broker_id, **changed)
         kafka = (("kafka", by_sasl), ("kafka-plain", without_tls), ("kafka-papers", tls))
         return ours + [
-            ListenerConfig(
-                name=name, protocol="kafka", port=self._at.get((broker_id, name), 0), **settings
-            )
-            for name, settings in kafka
+            ListenerConfig(name=name, protocol="kafka", **settings) for name, settings in kafka
         ]
 
     async def add_user(self, name: str = "app", password: str = "pencil") -> None:

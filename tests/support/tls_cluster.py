@@ -22,22 +22,18 @@ class TlsCluster(Cluster):
     def __init__(self, directory: Path, brokers: int, **settings: Any) -> None:
         super().__init__(directory, brokers, **settings)
         self.papers = Papers(directory)
-        self._at: dict[tuple[int, str], int] = {}
 
     def listeners(self, broker_id: int, **changed: Any) -> list[ListenerConfig]:
         """Return the listeners of a broker; what is changed is so of the one between brokers."""
         tls = self.papers.tls(f"broker-{broker_id}")
         return [
-            ListenerConfig(name=name, port=self._at.get((broker_id, name), 0), **settings)
+            ListenerConfig(name=name, **settings)
             for name, settings in (("internal", {**tls, **changed}), ("external", tls))
         ]
 
     async def start_broker(self, broker_id: int, **settings: Any) -> Broker:
         listeners = settings.pop("listeners", None) or self.listeners(broker_id)
-        broker = await super().start_broker(broker_id, listeners=listeners, **settings)
-        for name, (_, port) in broker.addresses.items():
-            self._at[broker_id, name] = port
-        return broker
+        return await super().start_broker(broker_id, listeners=listeners, **settings)
 
     async def channel(
         self,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
+import socket
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,34 @@ def test_a_dead_brokers_port_refuses(oncelog_cluster: Cluster) -> None:
     oncelog_cluster.kill(1)
     with pytest.raises(NoBrokersAvailableError), blocking.Admin(bootstrap):
         pass
+
+
+@pytest.mark.parametrize("clean", [True, None], ids=["stopped", "killed"])
+def test_no_connection_is_given_the_port_of_a_broker_that_is_down(
+    oncelog_cluster: Cluster, clean: bool | None
+) -> None:
+    port = int(oncelog_cluster.bootstrap.rpartition(":")[2])
+    if clean:
+        oncelog_cluster.stop_broker(1)
+    else:
+        oncelog_cluster.kill(1)
+    with socket.create_server(("127.0.0.1", 0)) as somebody, socket.socket() as other:
+        confine(other, port)
+        with contextlib.suppress(OSError):  # none is left to give
+            other.connect(somebody.getsockname())
+        oncelog_cluster.start_broker(1)
+    assert int(oncelog_cluster.bootstrap.rpartition(":")[2]) == port
+
+
+def confine(outgoing: socket.socket, port: int) -> None:
+    """The system may give a socket no other port; it chooses the port as it does for every other.
+
+    IP_LOCAL_PORT_RANGE, Linux 6.3, has no name in Python yet: ip(7).
+    """
+    try:
+        outgoing.setsockopt(socket.IPPROTO_IP, 51, struct.pack("=I", port | port << 16))
+    except OSError:
+        pytest.skip("this system cannot tell one socket which port to take")
 
 
 def test_a_file_for_the_audit_is_refused_and_its_lines_are_in_the_log(

@@ -53,10 +53,7 @@ class SecuredCluster(TlsCluster):
             "external": {**tls, "tls_client_auth": "none", "sasl_mechanisms": passwords},
             "plain": {"sasl_mechanisms": ["SCRAM-SHA-256"]},
         }
-        return [
-            ListenerConfig(name=name, port=self._at.get((broker_id, name), 0), **settings)
-            for name, settings in kinds.items()
-        ]
+        return [ListenerConfig(name=name, **settings) for name, settings in kinds.items()]
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
