@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -51,7 +52,7 @@ class Gates:
     """Both sides use the gates of one folder."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
 
     # ---- the test's side
 
@@ -59,7 +60,7 @@ class Gates:
         self, point: str, action: Action = "wait", *, batch: int = 0, once: bool = True
     ) -> None:
         """The next to come here in ``batch`` or a later one does this; each, if not ``once``."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         for ending in ("taken", "reached", "released"):
             self._path(point, ending).unlink(missing_ok=True)
         self._write(point, "armed", json.dumps(asdict(_Armed(action, batch, once))))
@@ -80,13 +81,17 @@ class Gates:
             return None
         return Visitor(**json.loads(text))
 
-    async def reached(self, point: str, within_s: float = 200.0) -> Visitor:
+    async def reached(
+        self, point: str, within_s: float = 200.0, mind: Callable[[], None] = lambda: None
+    ) -> Visitor:
         """Wait until somebody has come there.
 
+        :param mind: called now and then meanwhile.
         :raises AssertionError: nobody came in time.
         """
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
+            mind()
             visitor = self.visitor(point)
             if visitor is not None:
                 return visitor
@@ -95,14 +100,14 @@ class Gates:
 
     def told(self, point: str) -> list[str]:
         """Return what came of the visitors of a point, as far as they told."""
-        found = sorted(self._directory.glob(f"{point}.told.*"))
+        found = sorted(self.directory.glob(f"{point}.told.*"))
         return [path.read_text(encoding="utf-8") for path in found]
 
     # ---- the side of Spark's processes
 
     def tell(self, point: str, text: str) -> None:
         """Leave a word about what came of this process, for the test."""
-        if self._directory.exists():
+        if self.directory.exists():
             self._write(point, f"told.{os.getpid()}", text)
 
     def pass_through(self, point: str, *, batch: int, attempt: int = 0) -> None:
@@ -138,7 +143,7 @@ class Gates:
         return armed
 
     def _path(self, point: str, ending: str) -> Path:
-        return self._directory / f"{point}.{ending}"
+        return self.directory / f"{point}.{ending}"
 
     def _write(self, point: str, ending: str, text: str) -> None:
         path = self._path(point, ending)

@@ -98,8 +98,16 @@ class Matrix:
 
     async def until(self, what: str, within_s: float = 200.0) -> None:
         """Wait until somebody comes to a gate; the driver must live meanwhile."""
-        await self.gates.reached(what, within_s)
-        self.driver.check_alive()
+        try:
+            await self.gates.reached(what, within_s, self.driver.check_alive)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self.story()}") from None
+
+    def story(self) -> str:
+        """Return how far the driver has come: whoever waited in vain wants to know."""
+        gates = sorted(path.name for path in self.gates.directory.iterdir())
+        status = self.driver.status()
+        return f"gates: {gates}; the driver told: {status}; its log: {self.driver.log}"
 
     async def kill(self, spare: tuple[int, ...] = ()) -> None:
         """End one life, and begin the next."""
