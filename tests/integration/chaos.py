@@ -25,7 +25,7 @@ from typing import Any
 
 import uvloop
 
-from integration.copied import Copied, compare, ends_of, fill, read_all
+from integration.copied import Copied, compare, ends_of, fill, read_all, settled
 from integration.copier import EXIT_FENCED, CopierOptions
 from integration.processes import Processes
 from oncelog import Admin, TopicPartition
@@ -265,7 +265,7 @@ async def play(processes: Processes, directory: Path, plan: Round, verdict: Verd
         await copiers.stop()
     finally:
         copiers.kill()
-    await settle(processes, target)
+    await settled(processes.bootstrap, partitions_of(target))
     copies = await read_all(processes.bootstrap, target, PARTITIONS)
     copied = compare(copies, counts)
     for mishap in copiers.mishaps:
@@ -276,12 +276,16 @@ async def play(processes: Processes, directory: Path, plan: Round, verdict: Verd
         await processes.delete_topic(topic)
 
 
+def partitions_of(topic: str) -> list[TopicPartition]:
+    """Return all partitions of a topic of these runs."""
+    return [TopicPartition(topic, number) for number in range(PARTITIONS)]
+
+
 async def wait_copied(
     processes: Processes, plan: Round, within_s: float, copiers: Copiers | None = None
 ) -> bool:
     """Return whether the group has committed the ends of all partitions in time."""
-    source = f"{plan.name}-in"
-    wanted = [TopicPartition(source, number) for number in range(PARTITIONS)]
+    wanted = partitions_of(f"{plan.name}-in")
     ends: dict[TopicPartition, int] = {}
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
@@ -299,20 +303,6 @@ async def wait_copied(
             return True
         await asyncio.sleep(0.3)
     return False
-
-
-async def settle(processes: Processes, topic: str) -> None:
-    """Wait until no transaction is open there: readers of committed records come to the end."""
-    wanted = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-    deadline = time.monotonic() + SETTLE_WITHIN_S
-    while True:
-        every = await ends_of(processes.bootstrap, wanted, isolation="read_uncommitted")
-        stable = await ends_of(processes.bootstrap, wanted, isolation="read_committed")
-        if every == stable:
-            return
-        if time.monotonic() >= deadline:
-            raise AssertionError(f"a transaction stays open: ends {every}, stable {stable}")
-        await asyncio.sleep(0.2)
 
 
 def plans(messages: int, rounds: int, seconds: float, seed: int) -> list[Round]:

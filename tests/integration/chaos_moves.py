@@ -22,8 +22,8 @@ from pathlib import Path
 
 import uvloop
 
-from integration.chaos import COPIERS, PARTITIONS, Copiers, Round, say, settle, wait_copied
-from integration.copied import compare_with, read_all
+from integration.chaos import COPIERS, PARTITIONS, Copiers, Round, partitions_of, say, wait_copied
+from integration.copied import compare_with, read_all, settled
 from integration.elastic import INTERNAL, Elastic, Role, Targets
 from integration.workload import Workload
 from oncelog import Admin
@@ -111,7 +111,7 @@ class MovesRound:
         self.complaints += [f"not written: {error!r}" for error in load.failed]
         self.complaints += copiers.mishaps
         self.complaints += sorted(self._refused(directory) - self._refused_before)
-        await settle(self._processes, target)
+        await settled(self._processes.bootstrap, partitions_of(target))
         await self._judge(load, source, target)
         for topic in (source, target):
             await self._processes.delete_topic(topic)

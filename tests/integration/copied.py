@@ -7,6 +7,7 @@ keep the partition, and within it the order.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Literal
 from oncelog import Consumer, Producer, Security, TopicPartition
 
 READ_WITHIN_S = 120.0
+SETTLED_WITHIN_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,25 @@ async def read_all(
                 for tp, records in (await consumer.getmany(timeout_ms=200)).items():
                     found[tp.partition] += [record.value or b"" for record in records]
     return found
+
+
+async def settled(bootstrap: str, partitions: Sequence[TopicPartition]) -> None:
+    """Wait until no transaction is open in the partitions.
+
+    A commit is answered when it is decided, and readers of committed records see its records when
+    the markers are written, a moment later. Whoever reads up to the end must wait for them.
+
+    :raises AssertionError: a transaction stays open.
+    """
+    deadline = time.monotonic() + SETTLED_WITHIN_S
+    while True:
+        ends = await ends_of(bootstrap, partitions, isolation="read_uncommitted")
+        stable = await ends_of(bootstrap, partitions, isolation="read_committed")
+        if ends == stable:
+            return
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"a transaction stays open: ends {ends}, stable {stable}")
+        await asyncio.sleep(0.05)
 
 
 async def ends_of(

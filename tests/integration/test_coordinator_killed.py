@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from integration.copied import ends_of, read_all
+from integration.copied import read_all, settled
 from integration.group_peer import Peer
 from integration.processes import Processes
 from oncelog import Admin, Consumer, Producer, TopicPartition
@@ -132,19 +132,10 @@ async def test_it_is_decided_once_and_everywhere(
     for number, values in wanted.items():
         values += [b"%d/1" % number] if commit else []
         values.append(b"%d/2" % number)
-    await settled(cluster)
+    await settled(cluster.bootstrap, EVERY)
     assert await read_all(cluster.bootstrap, TOPIC, PARTITIONS) == wanted
     async with Admin(cluster.bootstrap) as admin:
         offsets = await admin.list_group_offsets(name, [SOURCE], require_stable=True)
         assert (offsets[SOURCE] is not None) == commit
         described = (await admin.describe_transactions([name]))[0]
     assert described.state in ("PrepareCommit", "CompleteCommit")
-
-
-async def settled(cluster: Processes) -> None:
-    """Wait until no transaction is open in the topic."""
-    async with asyncio.timeout(30):
-        while await ends_of(cluster.bootstrap, EVERY, isolation="read_committed") != await ends_of(
-            cluster.bootstrap, EVERY, isolation="read_uncommitted"
-        ):
-            await asyncio.sleep(0.05)

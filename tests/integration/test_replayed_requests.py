@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from integration.copied import ends_of, read_all
+from integration.copied import read_all, settled
 from integration.proxied import ProxiedCluster
 from oncelog import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from oncelog.errors import TransactionAbortableError
@@ -103,11 +103,7 @@ class Story:
         """Exactly the committed transactions are visible, and none is left open."""
         every = [TopicPartition(self.topic, p) for p in range(PARTITIONS)]
         where = self.cluster.bootstrap
-        async with asyncio.timeout(20):
-            while await ends_of(where, every, isolation="read_committed") != await ends_of(
-                where, every, isolation="read_uncommitted"
-            ):
-                await asyncio.sleep(0.05)
+        await settled(where, every)
         assert await read_all(where, self.topic, PARTITIONS) == self.wanted
 
     async def check_offset(self) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from integration.copied import ends_of
+from integration.copied import settled
 from integration.processes import Processes
 from integration.shared_worker import ALREADY, WROTE, WorkerOptions
 from integration.test_coordinator_killed import coordinator_of
@@ -162,14 +162,6 @@ async def attempt(txn: SharedTransaction, name: str) -> Receipt:
     return writer.receipt
 
 
-async def no_transaction_is_open(cluster: Processes) -> None:
-    async with asyncio.timeout(40):
-        while await ends_of(cluster.bootstrap, EVERY, isolation="read_committed") != await ends_of(
-            cluster.bootstrap, EVERY, isolation="read_uncommitted"
-        ):
-            await asyncio.sleep(0.05)
-
-
 async def test_eight_workers_and_one_commit(cluster: Processes, tmp_path: Path) -> None:
     async with Watcher(cluster.bootstrap) as watcher:
         txn = await begin(cluster, "eight", 1)
@@ -179,7 +171,7 @@ async def test_eight_workers_and_one_commit(cluster: Processes, tmp_path: Path) 
         end = await txn.commit(winners=receipts.values())
         assert (end.committed, end.already) == (True, False)
         await watcher.sees(written_by(*receipts))
-        await no_transaction_is_open(cluster)
+        await settled(cluster.bootstrap, EVERY)
         await eventually(watcher.saw_all_or_none)
         # Done again, by whoever: it is committed already.
         assert (await txn.commit(winners=receipts.values())).already
@@ -198,7 +190,7 @@ async def test_losers_are_not_seen(cluster: Processes) -> None:
     async with Watcher(cluster.bootstrap) as watcher:
         await txn.commit(winners=winners)
         await watcher.sees(written_by(*(receipt.writer for receipt in winners)))
-        await no_transaction_is_open(cluster)
+        await settled(cluster.bootstrap, EVERY)
         assert watcher.seen == written_by(*(receipt.writer for receipt in winners))
 
 
@@ -213,7 +205,7 @@ async def test_a_new_owner_fences_the_old_one(cluster: Processes) -> None:
     async with Watcher(cluster.bootstrap) as watcher:
         await new.commit(winners=[second])
         await watcher.sees(written_by("new"))
-        await no_transaction_is_open(cluster)
+        await settled(cluster.bootstrap, EVERY)
         assert watcher.seen == written_by("new")
 
 
@@ -237,5 +229,5 @@ async def test_the_coordinator_is_killed_around_the_commit(cluster: Processes, m
     wanted = written_by(*(receipt.writer for receipt in winners))
     async with Watcher(cluster.bootstrap) as watcher:
         await watcher.sees(wanted)
-        await no_transaction_is_open(cluster)
+        await settled(cluster.bootstrap, EVERY)
         assert watcher.seen == wanted

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from integration.copied import Copied, compare, ends_of, read_all, value_of
+from integration.copied import Copied, compare, read_all, settled, value_of
 from integration.processes import Processes
 from oncelog import Consumer, Producer, TopicPartition
 from oncelog.errors import OncelogError
@@ -23,7 +23,6 @@ CHUNK = 400
 ABORT_EVERY = 4
 NEVER = b"never"
 """Aborted in the source: if it arrives, it counts as doubled."""
-SETTLED_WITHIN_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +107,7 @@ class StreamCopy:
         """Wait until no transaction is open in the target, read all of it, and compare."""
         every = [TopicPartition(self.target, p) for p in range(self.partitions)]
         bootstrap = self.processes.bootstrap
-        deadline = time.monotonic() + SETTLED_WITHIN_S
-        while True:
-            ends = await ends_of(bootstrap, every, isolation="read_uncommitted")
-            stable = await ends_of(bootstrap, every, isolation="read_committed")
-            if ends == stable:
-                break
-            if time.monotonic() >= deadline:
-                raise AssertionError(f"a transaction stays open: ends {ends}, stable {stable}")
-            await asyncio.sleep(0.2)
+        await settled(bootstrap, every)
         return compare(await read_all(bootstrap, self.target, self.partitions), self.counts)
 
     async def remove(self) -> None:

@@ -13,8 +13,9 @@ from uuid import uuid4
 import pytest
 from pyspark.errors import PySparkException
 
+from integration.copied import settled
 from integration.processes import Processes
-from oncelog import Admin, Consumer, NewTopic, Producer, Record
+from oncelog import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +32,7 @@ class Topics:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.options = {"oncelog.bootstrap.servers": bootstrap}
+        self._partitions: dict[str, int] = {}
 
     def create(self, partitions: int = 2) -> str:
         """Create a topic and return its name."""
@@ -42,13 +44,20 @@ class Topics:
 
         name = f"sink-{uuid4().hex[:8]}"
         asyncio.run(create(name))
+        self._partitions[name] = partitions
         return name
 
     def read(self, topic: str, isolation_level: str = "read_committed") -> list[Record]:
-        """Return what there is up to the end, partition by partition."""
+        """Return what there is up to the end, partition by partition.
+
+        A reader of committed records waits until no transaction is open.
+        """
 
         async def read() -> list[Record]:
             found: list[Record] = []
+            if isolation_level == "read_committed":
+                numbers = range(self._partitions[topic])
+                await settled(self.bootstrap, [TopicPartition(topic, n) for n in numbers])
             async with (
                 asyncio.timeout(DEADLINE_S),
                 Consumer(
