@@ -54,6 +54,11 @@ class Accumulator:
         return sum(not future.done() for _, future in self._waiting)
 
     @property
+    def lingering_count(self) -> int:
+        """Return how many batches were begun whose linger the loop has not ended."""
+        return len(self._lingering)
+
+    @property
     def record_count(self) -> int:
         """Return how many records were taken and are not done."""
         return sum(batch.count or len(batch.values) for batch in self.incomplete)

@@ -65,6 +65,10 @@ from oncelog_runtime.entropy import Entropy, SystemEntropy
 
 logger = logging.getLogger(__name__)
 
+BEGUN_MAX = 32
+"""So many batches are begun before the loop sends one: records for several partitions that are
+handed over one behind the other share the requests to their leaders."""
+
 
 class RecordProducer(ClusterClient):
     """Records are sent in the session that a subclass has. ``Producer`` is the public one."""
@@ -336,8 +340,9 @@ class RecordProducer(ClusterClient):
             batch = place.queue.open
             if batch is not None and batch.size + size <= self._batch_size:
                 return self._add_to(batch, value, key, headers, timestamp_ms)
-        # A batch is full, or none is open: let the loop send before more is taken.
-        await asyncio.sleep(0)
+        if batch is not None or self._accumulator.lingering_count >= BEGUN_MAX:
+            # Let the loop send before more is taken.
+            await asyncio.sleep(0)
         batch = await self._placing.batch_for(place, topic, key, partition, size, serial)
         return self._add_to(batch, value, key, headers, timestamp_ms)
 

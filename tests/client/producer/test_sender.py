@@ -26,6 +26,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.errors import ReorderError as Reorder
+from oncelog.producer.record_producer import BEGUN_MAX
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_runtime.channel import RequestChannel
@@ -65,6 +66,33 @@ async def test_five_requests_are_pipelined_and_no_more() -> None:
             await producer.flush()
         assert [delivery.result().offset for delivery in deliveries] == list(range(1, 9))
         assert cluster.count(ApiKey.PRODUCE) == 7, "what could not go out went out together"
+
+
+async def test_records_for_several_partitions_share_the_requests_to_their_leaders() -> None:
+    async with FakeCluster(2) as cluster:
+        cluster.create_topic("t", 10)
+        async with make(cluster) as producer:
+            for partition in range(10):
+                await producer.send("t", b"first", partition=partition)
+            before = cluster.count(ApiKey.PRODUCE)
+            for partition in range(10):
+                await producer.enqueue("t", b"x", partition=partition)
+            await producer.flush()
+            assert cluster.count(ApiKey.PRODUCE) == before + 2
+
+
+async def test_records_for_many_partitions_do_not_hold_the_loop() -> None:
+    many = 5 * BEGUN_MAX
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t", many)
+        async with make(cluster) as producer:
+            await producer.send("t", b"first", partition=0)
+            before = cluster.count(ApiKey.PRODUCE)
+            for partition in range(many):
+                await producer.enqueue("t", b"x", partition=partition)
+            sent = cluster.count(ApiKey.PRODUCE) - before + producer.metrics().requests_in_flight
+            assert sent > 0, "the loop had turns meanwhile, and some went out"
+            await producer.flush()
 
 
 async def test_the_first_batch_to_a_leader_goes_alone() -> None:
