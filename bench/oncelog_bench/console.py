@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from oncelog import Admin, NewTopic, Producer
-from oncelog.testing import Cluster
 from oncelog_bench.idle import idle
 from oncelog_bench.report import Report, quantile
 
@@ -141,6 +140,9 @@ def console(bootstrap: str) -> Iterator[tuple[subprocess.Popen[str], Visitor, fl
 
 def run(report: Report, scale: ConsoleScale) -> None:
     """Measure everything into the report."""
+    # Brokers in this process: see the suite, which loads this module for every group.
+    from oncelog.testing import Cluster
+
     with Cluster(1, offsets_topic_num_partitions=1) as cluster:
         started = []
         for _ in range(scale.repeats):

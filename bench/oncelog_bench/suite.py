@@ -25,7 +25,6 @@ from oncelog_bench import (
     latency,
     moves_suite,
     security_suite,
-    testing,
     throughput,
     transaction_suite,
 )
@@ -130,6 +129,10 @@ def run(
         if wanted("command"):
             command.run(report, COMMAND_REPEATS)
         if wanted("testing"):
+            # Brokers in this process: they are loaded for those who want them only. Each full
+            # garbage collection looks at all that a process has, and the rows of consumers tell.
+            from oncelog_bench import testing
+
             testing.run(report, scale.repeats)
         group_suite.run(report, scale.groups, wanted, home)
         transaction_suite.run(report, scale.transactions, wanted, home)
