@@ -150,7 +150,7 @@ class Flusher:
         self.seconds = Histogram()
         """It tells how long rounds took."""
         self._began = 0.0
-        self._on_round: Callable[[float], None] | None = None
+        self._on_round: Callable[[float, float], None] | None = None
         self._round_began_s = 0.0
         self._file_s = CALL_S
         """One file of the last large round took so long in its thread. The disk passes for a slow
@@ -165,8 +165,9 @@ class Flusher:
         """Note from now on how long rounds take."""
         self._stopwatch = stopwatch
 
-    def tell_rounds(self, on_round: Callable[[float], None]) -> None:
-        """Call this from now on with the seconds, by the loop's time, that each round took."""
+    def tell_rounds(self, on_round: Callable[[float, float], None]) -> None:
+        """Call this from now on with the seconds that each round took, and with the loop's time at
+        which it ended."""
         self._on_round = on_round
 
     def mark(self, log: Syncable) -> None:
@@ -395,7 +396,8 @@ class Flusher:
         if self._stopwatch is not None:
             self.seconds.observe(self._stopwatch() - self._began)
         if self._on_round is not None and self._loop is not None:
-            self._on_round(self._loop.time() - self._round_began_s)
+            now = self._loop.time()
+            self._on_round(now - self._round_began_s, now)
         self._pool.sync_ended()
         self._wake_round()
         for job in jobs:

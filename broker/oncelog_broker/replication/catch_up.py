@@ -159,17 +159,12 @@ class Pace:
         self._judged_s = 0.0
         self._disks: list[SyncTimes] = []
 
-    def watch_disk(self) -> Callable[[float], None]:
+    def watch_disk(self) -> Callable[[float, float], None]:
         """Watch one more disk; return what is to be called with the seconds of each of its sync
-        rounds."""
+        rounds, and with the loop's time at its end."""
         times = SyncTimes()
         self._disks.append(times)
-
-        def noted(seconds: float) -> None:
-            if self._loop is not None:
-                times.note(seconds, self._loop.time())
-
-        return noted
+        return times.note
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Go by this loop."""
@@ -277,16 +272,15 @@ class Paces:
         self.fetched.start(loop)
         self.sent.start(loop)
 
-    def watch_disk(self) -> Callable[[float], None]:
-        """Watch one more disk; return what is to be called with the seconds of each of its sync
-        rounds."""
-        noted = [pace.watch_disk() for pace in (self.fetched, self.sent)]
+    def watch_disk(self) -> Callable[[float, float], None]:
+        """See ``Pace``: what is returned tells both."""
+        note_fetched, note_sent = self.fetched.watch_disk(), self.sent.watch_disk()
 
-        def both(seconds: float) -> None:
-            for note in noted:
-                note(seconds)
+        def note(seconds: float, now: float) -> None:
+            note_fetched(seconds, now)
+            note_sent(seconds, now)
 
-        return both
+        return note
 
     def close(self) -> None:
         """Look at the loop no more."""

@@ -81,15 +81,17 @@ async def test_an_append_when_idle_is_synced_at_once_and_without_a_timer() -> No
 
 async def test_who_wants_to_know_is_told_how_long_each_round_took() -> None:
     files, flusher, _ = make()
-    told: list[float] = []
-    flusher.tell_rounds(told.append)
-    flusher.start(asyncio.get_running_loop())
+    told: list[tuple[float, float]] = []
+    flusher.tell_rounds(lambda seconds, now: told.append((seconds, now)))
+    loop = asyncio.get_running_loop()
+    flusher.start(loop)
     log = OneFile(files, flusher, "a")
     for count in (1, 2):
         log.append()
         await flusher.idle()
         assert len(told) == count
-    assert min(told) >= 0
+    assert min(seconds for seconds, _ in told) >= 0
+    assert told[0][1] <= told[1][1] <= loop.time()
     assert flusher.rounds == 2
 
 

@@ -166,14 +166,14 @@ def test_a_pace_shrinks_while_syncs_are_slower_than_before() -> None:
     noted = [pace.watch_disk() for _ in range(2)]
     for note in noted:
         for _ in range(100):
-            note(0.005)
+            note(0.005, clock.now)
 
     def judged(*seconds: float) -> float:
         """Return how the pace changes when rounds of the second disk take so long."""
         before = pace.bytes_per_second
         pace.room_bytes(clock.now)
         for each in seconds:
-            noted[1](each)
+            noted[1](each, clock.now)
         for _ in range(6):
             clock.run()
         return pace.bytes_per_second - before
@@ -189,7 +189,7 @@ def test_little_is_carried_at_once_where_others_use_a_disk() -> None:
     quiet, used = make(clock), make(clock)
     note = used.watch_disk()
     for _ in range(100):
-        note(0.001)
+        note(0.001, clock.now)
     clock.now += BURST_S
     assert quiet.room_bytes(clock.now) == BURST_S * START_BYTES_PER_SECOND
     for _ in range(int(BURST_S * START_BYTES_PER_SECOND / PIECE_BYTES_BESIDE_OTHERS)):
