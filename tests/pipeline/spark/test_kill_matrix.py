@@ -50,6 +50,9 @@ RETRIED, FAILOVER, MARKERS, ABORTED = 1, 2, 3, 4
 """Batches of ``trouble``."""
 SLOW_START = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start; a busy machine may need longer."""
+REACHED_WITHIN_S = 400.0
+"""A driver comes to its points within half a minute where it is alone. Beside other tests on two
+slow cores 200 seconds were too few."""
 CONF = {"spark.python.daemon.module": "pipeline.preloaded_daemon"}
 
 
@@ -96,7 +99,7 @@ class Matrix:
         )
         return cls(cluster, state, copies, options, SparkDriver(options), gates)
 
-    async def until(self, what: str, within_s: float = 200.0) -> None:
+    async def until(self, what: str, within_s: float = REACHED_WITHIN_S) -> None:
         """Wait until somebody comes to a gate; the driver must live meanwhile."""
         try:
             await self.gates.reached(what, within_s, self.driver.check_alive)
