@@ -229,7 +229,9 @@ class Positions:
     def _found(
         self, state: TopicPartitionState, offset: int, epoch: int, topic_id: str = ""
     ) -> None:
-        state.found(offset, epoch, topic_id or self._router.cluster.topic_id(state.tp.topic))
+        self._subscription.found(
+            state, offset, epoch, topic_id or self._router.cluster.topic_id(state.tp.topic)
+        )
         self._history.moved(*state.tp, offset, "found")
         self._moved(state)
 

@@ -126,11 +126,15 @@ class RecordReader:
         self._hidden = 0
         if self._in_hand:
             self._in_hand.clear()
+        if self._subscription.unasked:
+            self._subscription.asked()
         if self._cursor is not None:
             self._cursor.came_back()
 
     def _end_poll(self) -> None:
         self._polling -= 1
+        if self._subscription.unasked:  # found while the application waited
+            self._subscription.asked()
 
     def came_back(self) -> None:
         """Note that the application holds nothing, which it said otherwise than by a poll."""
@@ -438,6 +442,7 @@ class RecordReader:
         """Drop what the application holds of ``state``, since it moves the position itself."""
         self.let_go(state)
         self._in_hand.pop(state.tp, None)
+        self._subscription.chosen(state)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions that are read no more."""

@@ -281,6 +281,8 @@ class Subscription:
 
     def __init__(self) -> None:
         self.states: dict[TopicPartition, TopicPartitionState] = {}
+        self.unasked: dict[TopicPartitionState, None] = {}
+        """Where these begin was found in advance: the application has asked for no record since."""
         self._turns: deque[TopicPartitionState] = deque()
         self.departed: list[TopicPartitionState] | None = None
         """What was assigned and is not any more; kept while somebody wants to know."""
@@ -310,7 +312,21 @@ class Subscription:
                 state.version += 1
                 state.chunks.clear()
                 state.buffered = 0
+                self.unasked.pop(state, None)
         self._turns = deque(self.states.values())
+
+    def found(self, state: TopicPartitionState, offset: int, epoch: int, topic_id: str) -> None:
+        """Note the position that was found, where reading begins."""
+        state.found(offset, epoch, topic_id)
+        self.unasked[state] = None
+
+    def asked(self) -> None:
+        """Note that the application asks for records: it begins where positions were found."""
+        self.unasked.clear()
+
+    def chosen(self, state: TopicPartitionState) -> None:
+        """Note that the application chooses the position itself."""
+        self.unasked.pop(state, None)
 
     def add(self, tp: TopicPartition, reset: Reset | None) -> None:
         """Add one partition."""

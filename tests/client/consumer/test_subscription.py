@@ -73,6 +73,21 @@ def test_a_seek_drops_what_was_fetched_and_what_is_under_way() -> None:
     assert state.error is None
 
 
+def test_where_reading_begins_is_unasked_until_the_application_asks_or_chooses() -> None:
+    subscription = Subscription()
+    subscription.assign([A, B, C], Reset.EARLIEST)
+    a, b, c = (subscription.state(tp) for tp in (A, B, C))
+    for state in (a, b, c):
+        subscription.found(state, 7, 1, "id")
+    assert (a.offset, a.epoch, a.topic_id, a.origin) == (7, 1, "id", (7, 1))
+    assert list(subscription.unasked) == [a, b, c]
+    subscription.chosen(b)
+    subscription.remove([C])
+    assert list(subscription.unasked) == [a]
+    subscription.asked()
+    assert not subscription.unasked
+
+
 def test_losing_the_position() -> None:
     state = TopicPartitionState(A)
     state.seek(10)

@@ -150,7 +150,7 @@ async def test_the_document_is_that_of_the_command(
     page = await browser.get("/groups?q=bil&sort=-lag")
     assert '<a href="/groups/billing">billing</a>' in page.text
     assert "mail" not in page.text
-    assert '<td class="n">4</td>' in page.text, "its lag"
+    assert '<td class="n">4</td>' in page.text, f"its lag: {page.text}"
     assert "$ oncelog groups list &#39;.*bil.*&#39; --regex" in page.text
 
 

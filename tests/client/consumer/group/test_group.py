@@ -195,6 +195,44 @@ async def test_commits_and_what_was_committed() -> None:
                 await consumer.commit({A: -1})
 
 
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+async def test_who_commits_without_reading_is_not_overruled_at_the_end(policy: str) -> None:
+    """Where reading would begin is found in the background, and nobody came back from there."""
+    async with GroupCluster() as cluster:
+        cluster.create_topic("t")
+        fill(cluster, 7, 0)
+        async with make(cluster, auto_offset_reset=policy, auto_commit_interval_ms=1) as consumer:
+            consumer.assign([A])
+            await eventually(lambda: consumer._core.subscription.state(A).offset is not None)
+            await consumer.commit({A: 3})
+            before = cluster.count(ApiKey.METADATA)
+            consumer._router.refresh_soon()
+            await eventually(lambda: cluster.count(ApiKey.METADATA) > before)
+        assert committed(cluster) == {A: 3}
+
+
+async def test_where_reading_begins_is_committed_once_the_application_asked_for_records() -> None:
+    async with GroupCluster() as cluster:
+        cluster.create_topic("t")
+        fill(cluster, 7, 0)
+        async with member(cluster, auto_offset_reset="latest") as consumer:
+            await poll_until(consumer, until=lambda: consumer.assignment() == [A])
+            await consumer.position(A)
+            assert await consumer.getmany(timeout_ms=10) == {}
+        assert committed(cluster) == {A: 7}
+
+
+async def test_a_seek_without_reading_is_committed_at_the_end() -> None:
+    async with GroupCluster() as cluster:
+        cluster.create_topic("t")
+        fill(cluster, 7, 0)
+        async with make(cluster) as consumer:
+            consumer.assign([A])
+            await eventually(lambda: consumer._core.subscription.state(A).offset is not None)
+            consumer.seek(A, 4)
+        assert committed(cluster) == {A: 4}
+
+
 async def test_a_consumer_that_assigns_itself_may_use_a_group() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
