@@ -48,6 +48,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+TIMEOUT_AGAIN_S = 30.0
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> Generator[None, Any, Any]:
+    """Raise the error of a test that takes too long again and again, until the test has ended.
+
+    The signal raises it wherever the process is. asyncio swallows what a callback raises, and kazoo
+    what its threads raise: after one such error the test would go on for ever.
+    """
+    result = yield
+    left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+    if left_s:
+        signal.setitimer(signal.ITIMER_REAL, left_s, TIMEOUT_AGAIN_S)
+    return result
+
+
 @pytest.fixture(autouse=True)
 def log_lines_go_where_they_went() -> Iterator[None]:
     """Fail a test that leaves its own handler of log lines behind: its stream is closed by then,
