@@ -126,14 +126,12 @@ class RecordReader:
         self._hidden = 0
         if self._in_hand:
             self._in_hand.clear()
-        if self._subscription.unasked:
-            self._subscription.asked()
         if self._cursor is not None:
             self._cursor.came_back()
 
     def _end_poll(self) -> None:
         self._polling -= 1
-        if self._subscription.unasked:  # found while the application waited
+        if self._subscription.unasked:
             self._subscription.asked()
 
     def came_back(self) -> None:
@@ -145,6 +143,13 @@ class RecordReader:
     def inside(self) -> bool:
         """Return whether the application is inside of a poll."""
         return self._polling > 0
+
+    def asked_for(self, state: TopicPartitionState) -> bool:
+        """Return whether the application wants records from where ``state`` stands.
+
+        It has asked for records, or asks now, since that place was found; or it chose the place.
+        """
+        return self.inside or state not in self._subscription.unasked
 
     def last_poll_at(self, now: float) -> float:
         """Return when the application last came for a record; ``now`` while it is inside of a poll.

@@ -321,7 +321,7 @@ class Subscription:
         self.unasked[state] = None
 
     def asked(self) -> None:
-        """Note that the application asks for records: it begins where positions were found."""
+        """Note that the application has asked for records: it begins where positions were found."""
         self.unasked.clear()
 
     def chosen(self, state: TopicPartitionState) -> None:

@@ -75,18 +75,18 @@ class HandingOver:
         """Return how far the application is done, as far as that is not committed yet.
 
         An offset that the application committed itself, with a record still in hand, is not taken
-        back. A seek to before it is. Where reading would begin counts when the application has
-        asked for records, as in Kafka, whose consumer does not look for it before.
+        back. A seek to before it is. Where reading would begin counts when the application asks
+        for records, as in Kafka, whose consumer does not look for it before.
         """
         if self._boundary.in_transactions:
             return {}
         work = self._boundary.work
         done = self._reader.positions(safe=True) if work is None else dict(work.done_offsets())
         positions = self._reader.positions(safe=False)
-        states, unasked = self._subscription.states, self._subscription.unasked
+        states = self._subscription.states
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp, item in done.items():
-            if tp not in states or tp in self._lost or states[tp] in unasked:
+            if tp not in states or tp in self._lost or not self._reader.asked_for(states[tp]):
                 continue
             known = self._commits.known.get(tp)
             position = positions[tp].offset if tp in positions else -1

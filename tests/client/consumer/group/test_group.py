@@ -222,6 +222,20 @@ async def test_where_reading_begins_is_committed_once_the_application_asked_for_
         assert committed(cluster) == {A: 7}
 
 
+async def test_where_reading_begins_is_committed_while_the_application_waits_for_records() -> None:
+    """It may die now: whoever goes on reads what comes in the meantime."""
+    async with GroupCluster() as cluster:
+        cluster.create_topic("t")
+        fill(cluster, 7, 0)
+        options = {"auto_offset_reset": "latest", "auto_commit_interval_ms": 20}
+        async with member(cluster, **options) as consumer:
+            waiting = asyncio.ensure_future(consumer.getone())
+            await eventually(lambda: committed(cluster) == {A: 7})
+            assert not waiting.done()
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+
 async def test_a_seek_without_reading_is_committed_at_the_end() -> None:
     async with GroupCluster() as cluster:
         cluster.create_topic("t")
