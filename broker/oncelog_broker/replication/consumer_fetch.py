@@ -48,7 +48,7 @@ from oncelog_protocol.messages.fetch import (
 )
 from oncelog_protocol.records.batch import CorruptBatchError, iter_headers, verify_crc
 from oncelog_protocol.schema import Span
-from oncelog_protocol.types import IsolationLevel, TopicPartition
+from oncelog_protocol.types import ISOLATION_LEVELS, IsolationLevel, TopicPartition
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
@@ -110,7 +110,7 @@ class ConsumerFetch:
         """
         if request.max_bytes < 0 or request.min_bytes < 0 or request.max_wait_ms < 0:
             raise InvalidRequestError("negative max_bytes, min_bytes or max_wait_ms")
-        if request.isolation_level not in tuple(IsolationLevel):
+        if request.isolation_level not in ISOLATION_LEVELS:
             raise InvalidRequestError(f"isolation level {request.isolation_level}")
         fetch = cls(request, respond, lookup=lookup, deadlines=deadlines, now=now, room=room)
         fetch._try(last=request.max_wait_ms == 0)

@@ -63,7 +63,7 @@ from oncelog_protocol.messages.fetch import (
 )
 from oncelog_protocol.records.batch import CorruptBatchError, iter_headers, verify_crc
 from oncelog_protocol.schema import Span
-from oncelog_protocol.types import FetchLane, TopicPartition
+from oncelog_protocol.types import FETCH_LANES, FetchLane, TopicPartition
 
 Respond = Callable[..., None]
 PartitionLookup = Callable[[TopicPartition], Partition]
@@ -75,7 +75,6 @@ GATHER_BYTES_MAX = 4 * 1024 * 1024
 """A stream is gathered while its answers are between these sizes: below it latency counts, above
 there is more than enough in each."""
 
-LANES = frozenset(FetchLane)
 WATERMARK_NEWS_MAX = 1_000
 """So many partitions of one answer may carry nothing but a high watermark."""
 
@@ -195,7 +194,7 @@ class FollowerSession:
             )
         if request.max_bytes < 0 or request.min_bytes < 0 or request.max_wait_ms < 0:
             raise InvalidRequestError("negative max_bytes, min_bytes or max_wait_ms")
-        if request.lane not in LANES:
+        if request.lane not in FETCH_LANES:
             raise InvalidRequestError(f"lane {request.lane}")
         if self._delayed is not None:
             self._answer()

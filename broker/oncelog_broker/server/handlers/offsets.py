@@ -36,9 +36,9 @@ from oncelog_protocol.messages.offsets import (
 )
 from oncelog_protocol.types import (
     EARLIEST_TIMESTAMP,
+    ISOLATION_LEVELS,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
-    IsolationLevel,
     TopicPartition,
 )
 
@@ -61,7 +61,7 @@ class ListOffsetsHandler:
 
         :raises InvalidRequestError: an unknown isolation level.
         """
-        if request.isolation_level not in tuple(IsolationLevel):
+        if request.isolation_level not in ISOLATION_LEVELS:
             raise InvalidRequestError(f"isolation level {request.isolation_level}")
         response = ListOffsetsResponse()
         for topic in request.topics:
