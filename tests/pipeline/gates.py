@@ -52,7 +52,7 @@ class Gates:
     """Both sides use the gates of one folder."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        self._directory = directory
 
     # ---- the test's side
 
@@ -60,7 +60,7 @@ class Gates:
         self, point: str, action: Action = "wait", *, batch: int = 0, once: bool = True
     ) -> None:
         """The next to come here in ``batch`` or a later one does this; each, if not ``once``."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(parents=True, exist_ok=True)
         for ending in ("taken", "reached", "released"):
             self._path(point, ending).unlink(missing_ok=True)
         self._write(point, "armed", json.dumps(asdict(_Armed(action, batch, once))))
@@ -81,9 +81,7 @@ class Gates:
             return None
         return Visitor(**json.loads(text))
 
-    async def reached(
-        self, point: str, within_s: float = 200.0, mind: Callable[[], None] = lambda: None
-    ) -> Visitor:
+    async def reached(self, point: str, within_s: float, mind: Callable[[], None]) -> Visitor:
         """Wait until somebody has come there.
 
         :param mind: called now and then meanwhile.
@@ -100,14 +98,14 @@ class Gates:
 
     def told(self, point: str) -> list[str]:
         """Return what came of the visitors of a point, as far as they told."""
-        found = sorted(self.directory.glob(f"{point}.told.*"))
+        found = sorted(self._directory.glob(f"{point}.told.*"))
         return [path.read_text(encoding="utf-8") for path in found]
 
     # ---- the side of Spark's processes
 
     def tell(self, point: str, text: str) -> None:
         """Leave a word about what came of this process, for the test."""
-        if self.directory.exists():
+        if self._directory.exists():
             self._write(point, f"told.{os.getpid()}", text)
 
     def pass_through(self, point: str, *, batch: int, attempt: int = 0) -> None:
@@ -143,7 +141,7 @@ class Gates:
         return armed
 
     def _path(self, point: str, ending: str) -> Path:
-        return self.directory / f"{point}.{ending}"
+        return self._directory / f"{point}.{ending}"
 
     def _write(self, point: str, ending: str, text: str) -> None:
         path = self._path(point, ending)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from oncelog_broker.app import Broker
@@ -16,9 +15,6 @@ __all__ = ["KafkaCluster"]
 
 class KafkaCluster(Cluster):
     """Its brokers have a third listener, ``kafka``."""
-
-    def __init__(self, directory: Path, brokers: int, **settings: Any) -> None:
-        super().__init__(directory, brokers, **settings)
 
     async def converged(self, timeout_s: float = 15.0) -> None:
         """Wait as every cluster does, and until Kafka's batches are taken everywhere."""

@@ -99,16 +99,16 @@ class Matrix:
         )
         return cls(cluster, state, copies, options, SparkDriver(options), gates)
 
-    async def until(self, what: str, within_s: float = REACHED_WITHIN_S) -> None:
+    async def until(self, what: str) -> None:
         """Wait until somebody comes to a gate; the driver must live meanwhile."""
         try:
-            await self.gates.reached(what, within_s, self.driver.check_alive)
+            await self.gates.reached(what, REACHED_WITHIN_S, self.driver.check_alive)
         except AssertionError as error:
             raise AssertionError(f"{error}; {self.story()}") from None
 
     def story(self) -> str:
         """Return how far the driver has come: whoever waited in vain wants to know."""
-        gates = sorted(path.name for path in self.gates.directory.iterdir())
+        gates = sorted(path.name for path in (self.state / "gates").iterdir())
         status = self.driver.status()
         return f"gates: {gates}; the driver told: {status}; its log: {self.driver.log}"
 
