@@ -28,12 +28,13 @@ import asyncio
 import errno
 from typing import Protocol
 
-from oncelog_broker.log.checkpoint import PARTITION_META, encode_document
+from oncelog_broker.log.checkpoint import PARTITION_META
 from oncelog_broker.log.future_log import CopyError, FutureLog, on_disk
 from oncelog_broker.log.hosted_log import HousedFiles
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.move_marks import SwapMark, remove_moved, remove_swap, write_moved
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.partition_meta import PartitionMeta, encode_meta
 from oncelog_broker.log.refetch import NOT_REFETCHING
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_protocol.errors import StorageError
@@ -210,15 +211,8 @@ class DirMove:
         self._check()
         self._demand_free_name()
         self.future.begin()
-        tp = self.topic_partition
-        document = {
-            "version": 1,
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "topic_id": self.log.topic_id,
-            "made_epoch": self._made_epoch,
-        }
-        data = encode_document(document)
+        meta = PartitionMeta(self.log.topic_id, self._made_epoch)
+        data = encode_meta(self.topic_partition, meta)
         await on_disk(self.target, _make_copy, self._files, self.future.directory, data)
 
     def _demand_free_name(self) -> str:

@@ -12,6 +12,8 @@ Rules:
 - a copy with ``swap.json`` beside one that has no mark never was the log: the mark was taken away
   before the log went on where it was;
 - a copy in the making (``-future``) never counts, and goes;
+- nor does what was made for a log and never became one (``partition_meta``), which goes beside
+  another copy: disks without room may leave one in each directory;
 - any other log in two directories stops the start: neither copy is known to be the good one.
 """
 
@@ -21,9 +23,9 @@ import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
-from oncelog_broker.log.checkpoint import PARTITION_META, CheckpointError, decode_document
 from oncelog_broker.log.dir_making import LogDirError
 from oncelog_broker.log.move_marks import NOWHERE, is_future, is_swapped, read_moved
+from oncelog_broker.log.partition_meta import never_was_a_log
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.files import Files
 
@@ -80,6 +82,27 @@ def look(files: Files, path: str, directory_id: str) -> FoundLogs:
     return found
 
 
+def in_two_directories(found: Sequence[FoundLogs]) -> set[TopicPartition]:
+    """Return the logs that are in more than one directory."""
+    seen: set[TopicPartition] = set()
+    doubled: set[TopicPartition] = set()
+    for logs in found:
+        doubled |= seen & logs.names.keys()
+        seen |= logs.names.keys()
+    return doubled
+
+
+def look_closer(files: Files, found: FoundLogs, doubled: set[TopicPartition]) -> None:
+    """Note which directories of ``doubled`` logs never became a log: they go. Runs in a thread.
+    Raises OSError."""
+    for topic_partition in sorted(doubled & found.names.keys()):
+        # Who has a mark of a move was a log.
+        if topic_partition in found.moved or topic_partition in found.swapped:
+            continue
+        if never_was_a_log(files, f"{found.path}/{found.names[topic_partition]}"):
+            found.doomed.append(found.names.pop(topic_partition))
+
+
 def sort_out(found: Sequence[FoundLogs]) -> dict[TopicPartition, str]:
     """Note in ``found`` which copies count; return the logs that are away, with the paths of the
     copies that lie here.
@@ -125,12 +148,3 @@ def _the_one(
         paths = " and in ".join(logs.path for logs in copies)
         raise LogDirError(f"{topic_partition} is in {paths}; move one of the two away")
     return newest[0]
-
-
-def topic_id_in(files: Files, directory: str) -> str:
-    """Return the topic id of the copy in ``directory``; "" when it cannot be read."""
-    try:
-        data = files.read_bytes(f"{directory}/{PARTITION_META}")
-        return str(decode_document(PARTITION_META, data)["topic_id"])
-    except (OSError, CheckpointError, KeyError):
-        return ""

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from oncelog_broker.log import checkpoint
+from oncelog_broker.log.checkpoint import PARTITION_META
 from oncelog_broker.log.cleaner import Cleaner, CleanerConfig
 from oncelog_broker.log.continuity import Continuity, failed_before
 from oncelog_broker.log.dir_move import put_aside
@@ -29,14 +29,16 @@ from oncelog_broker.log.found_copies import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
     FoundLogs,
+    in_two_directories,
     look,
+    look_closer,
     sort_out,
-    topic_id_in,
 )
 from oncelog_broker.log.load_progress import LoadProgress
 from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.move_marks import SwapMark, read_swap, remove_moved, remove_swap
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.partition_meta import PartitionMeta, encode_meta, meta_or_none
 from oncelog_broker.log.recovery import LoadedLog, load_log
 from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_broker.log.scrubber import Scrubber
@@ -307,6 +309,13 @@ class LogManager:
                 )
             except OSError as error:
                 log_dir.fail("load", error)
+        doubled = in_two_directories(list(found.values()))
+        for log_dir, logs in list(found.items()) if doubled else ():
+            try:
+                await log_dir.jobs.run(look_closer, self._files, logs, doubled)
+            except OSError as error:
+                log_dir.fail("load", error)
+                del found[log_dir]
         self._away = sort_out(list(found.values()))
         for topic_partition, path in self._away.items():
             logger.error("log_away", partition=topic_partition, path=path)
@@ -558,10 +567,15 @@ class LogManager:
         path = self._away.get(topic_partition)
         if path is None:
             return
-        if topic_id_in(self._files, path) == topic_id:
+        doomed = f"{path.rpartition('/')[0]}/{self._doomed_name(topic_partition)}"
+        try:
+            meta = meta_or_none(self._files, path)
+            if meta is None or meta.topic_id != topic_id:
+                self._files.rename(path, doomed)
+        except OSError as error:
+            raise StorageError(f"{path}: {error}") from error
+        if meta is not None and meta.topic_id == topic_id:
             raise StorageError(f"{topic_partition} was moved from {path} to one that is not here")
-        doomed = self._doomed_name(topic_partition)
-        self._files.rename(path, f"{path.rpartition('/')[0]}/{doomed}")
         del self._away[topic_partition]
 
     def _roomiest(self) -> LogDir:
@@ -582,18 +596,12 @@ class LogManager:
 
     def _write_meta(self, log: PartitionLog) -> None:
         tp = log.topic_partition
-        document = {
-            "version": 1,
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "topic_id": log.topic_id,
-            "made_epoch": log.made_epoch,
-        }
+        said = PartitionMeta(log.topic_id, log.made_epoch)
         try:
-            meta = self._files.open(f"{log.directory}/{checkpoint.PARTITION_META}", create=True)
+            meta = self._files.open(f"{log.directory}/{PARTITION_META}", create=True)
             if meta.size():
                 meta.truncate(0)
-            meta.append([checkpoint.encode_document(document)])
+            meta.append([encode_meta(tp, said)])
         except OSError as error:
             log.log_dir.detach(log)
             self._forget(tp)

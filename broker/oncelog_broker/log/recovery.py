@@ -26,9 +26,7 @@ Runs in an executor: it blocks, and touches nothing that the loop uses meanwhile
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.checkpoint import (
@@ -44,6 +42,7 @@ from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.index_file import Summary
 from oncelog_broker.log.load_progress import LoadProgress
 from oncelog_broker.log.open_segments import OpenSegments
+from oncelog_broker.log.partition_meta import PartitionMeta, read_meta
 from oncelog_broker.log.producer_snapshots import ProducerSnapshots
 from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.log.refetch import ALL_OFFSETS, NOT_REFETCHING, read_mark, remove_mark
@@ -54,6 +53,7 @@ from oncelog_broker.log.segment import (
     FILE_SUFFIXES,
     LOG_SUFFIX,
     Segment,
+    base_offsets,
     file_name,
 )
 from oncelog_protocol.limits import BATCH_HEADER_BYTES
@@ -68,17 +68,7 @@ TRUNCATION_MARK = "truncation.json"
 """It overrides what the directory's checkpoints say of one log, until they have followed a
 truncation."""
 
-_SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 _OFFSET_END = 2**63 - 1
-
-
-class PartitionMeta(NamedTuple):
-    """Such is what a partition's directory says of itself."""
-
-    topic_id: str = ""
-    """Empty: nobody knows."""
-    made_epoch: int = NO_EPOCH
-    """It was made here under this broker epoch."""
 
 
 @dataclass(slots=True)
@@ -198,7 +188,7 @@ def load_log(
         truncated_at, log_start_offset = read_truncation(pool.files, directory, log_start_offset)
         recovery_point = min(recovery_point, truncated_at)
     meta = _read_meta(pool, directory, names, was_synced=recovery_point > 0)
-    bases = [int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name))]
+    bases = base_offsets(names)
     sizes = [pool.files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases]
     if not meta.topic_id and not any(sizes):
         return None
@@ -578,10 +568,8 @@ def _read_meta(
 ) -> PartitionMeta:
     if PARTITION_META in names:
         try:
-            data = pool.files.read_bytes(f"{directory}/{PARTITION_META}")
-            meta = decode_document(PARTITION_META, data)
-            return PartitionMeta(str(meta["topic_id"]), int(meta.get("made_epoch", NO_EPOCH)))
-        except (CheckpointError, KeyError, TypeError, ValueError) as error:
+            return read_meta(pool.files, directory)
+        except CheckpointError as error:
             # A power cut may take what a partition's first sync had not covered yet.
             level = logging.ERROR if was_synced else logging.WARNING
             logger.log(level, "topic_id_unknown", path=directory, error=error)

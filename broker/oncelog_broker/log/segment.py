@@ -15,7 +15,8 @@ Owns ``<base>.log``, ``<base>.index`` and ``<base>.timeindex``. Rules:
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from oncelog_broker.log.index_file import (
     INDEX_SUFFIX,
@@ -49,6 +50,8 @@ DELETED_SUFFIX = ".deleted"
 CLEANED_MARK = ".cleaned"
 """It stands in the names of files that compaction is writing, before the suffix: no data yet."""
 
+_LOG_NAME = re.compile(r"(\d{20})\.log")
+
 PARKED_ENTRIES_MAX = 256
 """A parked index of at most so many entries stays in memory: 4 KiB, of about 1 MiB of log."""
 
@@ -59,6 +62,11 @@ _HINT_COUNT = 8
 def file_name(base_offset: int, suffix: str) -> str:
     """Return a file's name: the base offset in 20 digits, so that names sort as offsets do."""
     return f"{base_offset:020d}{suffix}"
+
+
+def base_offsets(names: Iterable[str]) -> list[int]:
+    """Return the base offsets of the segments of which the logs are among ``names``."""
+    return [int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name))]
 
 
 class Segment:

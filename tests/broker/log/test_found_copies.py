@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.log.checkpoint import PARTITION_META, encode_document
+from oncelog_broker.log.checkpoint import PARTITION_META
 from oncelog_broker.log.dir_making import LogDirError
-from oncelog_broker.log.found_copies import FoundLogs, look, sort_out, topic_id_in
+from oncelog_broker.log.found_copies import (
+    FoundLogs,
+    in_two_directories,
+    look,
+    look_closer,
+    sort_out,
+)
 from oncelog_broker.log.move_marks import SwapMark, future_name, write_moved, write_swap
 from oncelog_protocol.types import TopicPartition
 from oncelog_testing.memory.files import MemoryFiles
@@ -108,10 +114,25 @@ def test_two_copies_of_which_nothing_is_known_stop_the_start() -> None:
         sort_out([copy("/a"), copy("/b")])
 
 
-def test_the_topic_of_a_copy_is_known_if_its_file_can_be_read() -> None:
-    files = MemoryFiles("/d")
-    files.make_dirs("/d/t-0")
-    assert topic_id_in(files, "/d/t-0") == ""
-    file = files.open(f"/d/t-0/{PARTITION_META}", create=True)
-    file.append([encode_document({"topic_id": "id"})])
-    assert topic_id_in(files, "/d/t-0") == "id"
+def test_a_directory_that_never_became_a_log_is_no_copy() -> None:
+    """The disk had no room for ``partition.json``, in one directory or in both."""
+    files = MemoryFiles("/a", "/b")
+    for directory in ("/a/t-0", "/b/t-0", "/b/t-1"):
+        files.make_dirs(directory)
+        files.open(f"{directory}/{PARTITION_META}", create=True)
+    files.open(f"/a/t-0/{0:020d}.log", create=True).append([b"x"])
+    a, b = look(files, "/a", "a"), look(files, "/b", "b")
+    doubled = in_two_directories([a, b])
+    assert doubled == {TP}
+    for each in (a, b):
+        look_closer(files, each, doubled)
+    assert (a.names, b.doomed) == ({TP: "t-0"}, ["t-0"])
+    assert not sort_out([a, b])
+    write_moved(files, "/a/t-0", "b")
+    files.remove(f"/a/t-0/{0:020d}.log")
+    marked = look(files, "/a", "a")
+    look_closer(files, marked, doubled)
+    assert marked.names == {TP: "t-0"}, "what has a mark was a log"
+    look_closer(files, a, doubled)
+    assert (a.names, a.doomed) == ({}, ["t-0"])
+    assert not sort_out([a, b])

@@ -271,6 +271,22 @@ async def test_a_creation_that_fails_takes_the_directory_offline() -> None:
     await logs.stop(clean=False)
 
 
+async def test_what_creations_left_on_full_disks_does_not_stop_the_next_start() -> None:
+    """The topic was made again between the two, so each directory has what is no log."""
+    files = MemoryFiles()
+    logs = await started(files)
+    for path, topic_id in zip(DIRS, ("id", "made again"), strict=True):
+        files.fail("append", f"{path}/{TP}/{checkpoint.PARTITION_META}")
+        with pytest.raises(StorageError):
+            logs.create(TP, topic_id, logs.default_config)
+    await logs.stop(clean=False)
+    assert [files.exists(f"{path}/{TP}") for path in DIRS] == [True, True]
+    logs = await started(files)
+    assert logs.all() == []
+    assert logs.create(TP, "made again", logs.default_config).topic_id == "made again"
+    await logs.stop(clean=False)
+
+
 async def test_without_recovery_points_committed_records_count_as_synced() -> None:
     for damage in (b"", b"\0" * 50, None):
         files = MemoryFiles()

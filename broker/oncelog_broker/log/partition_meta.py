@@ -1,0 +1,72 @@
+"""A partition's directory says in ``partition.json`` to which topic its log belongs.
+
+Owns that file. Rules:
+
+- it is written when the log is made, and synced with its first sync round. A power cut may take
+  what that round had not covered: a file that cannot be read says nothing;
+- a directory that names no topic, and has no byte in a segment, never was a log: a disk without
+  room, or a crash, came between its making and its first sync.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog_broker.log.checkpoint import (
+    PARTITION_META,
+    CheckpointError,
+    decode_document,
+    encode_document,
+)
+from oncelog_broker.log.segment import LOG_SUFFIX, base_offsets, file_name
+from oncelog_protocol.types import NO_EPOCH, TopicPartition
+from oncelog_runtime.files import Files
+
+_VERSION = 1
+
+
+class PartitionMeta(NamedTuple):
+    """A partition's directory says this of itself."""
+
+    topic_id: str = ""
+    """It is empty when nobody knows."""
+    made_epoch: int = NO_EPOCH
+    """The log was made here under this broker epoch; -1: before logs knew it."""
+
+
+def encode_meta(topic_partition: TopicPartition, meta: PartitionMeta) -> bytes:
+    """Return what ``partition.json`` holds."""
+    document = {
+        "version": _VERSION,
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+        **meta._asdict(),
+    }
+    return encode_document(document)
+
+
+def read_meta(files: Files, directory: str) -> PartitionMeta:
+    """Read what ``directory`` says of itself. Raises CheckpointError, OSError."""
+    data = files.read_bytes(f"{directory}/{PARTITION_META}")
+    try:
+        said = decode_document(PARTITION_META, data)
+        return PartitionMeta(str(said["topic_id"]), int(said.get("made_epoch", NO_EPOCH)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{PARTITION_META}: {error!r}") from error
+
+
+def meta_or_none(files: Files, directory: str) -> PartitionMeta | None:
+    """Return what ``directory`` says of itself; None when it says nothing. Raises OSError."""
+    try:
+        return read_meta(files, directory)
+    except (CheckpointError, FileNotFoundError):
+        return None
+
+
+def never_was_a_log(files: Files, directory: str) -> bool:
+    """Return whether ``directory`` was made for a log, and never became one. Raises OSError."""
+    meta = meta_or_none(files, directory)
+    if meta is not None and meta.topic_id:
+        return False
+    bases = base_offsets(files.list_dir(directory))
+    return not any(files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases)

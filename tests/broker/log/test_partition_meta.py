@@ -1,0 +1,82 @@
+"""A partition's directory says to which topic its log belongs, or that it never became one."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.log.checkpoint import PARTITION_META, CheckpointError, encode_document
+from oncelog_broker.log.partition_meta import (
+    PartitionMeta,
+    encode_meta,
+    meta_or_none,
+    never_was_a_log,
+    read_meta,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.files import MemoryFiles
+
+TP = TopicPartition("t", 0)
+META = PartitionMeta("id", 7)
+SEGMENT = f"{30:020d}.log"
+
+
+def holding(**contents: bytes) -> MemoryFiles:
+    """Return a directory with these files; the names stand for their paths."""
+    files = MemoryFiles("/d")
+    names = {"meta": PARTITION_META, "log": SEGMENT, "index": f"{30:020d}.index"}
+    for name, data in contents.items():
+        files.open(f"/d/{names[name]}", create=True).append([data])
+    return files
+
+
+def test_what_was_written_is_read() -> None:
+    files = holding(meta=encode_meta(TP, META))
+    assert read_meta(files, "/d") == meta_or_none(files, "/d") == META
+    before_logs_knew_epochs = holding(meta=encode_document({"topic_id": "id"}))
+    assert read_meta(before_logs_knew_epochs, "/d") == PartitionMeta("id", -1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        bytes(200),
+        encode_meta(TP, META)[:-3],
+        encode_document({"version": 1}),
+        encode_document({"topic_id": "id", "made_epoch": None}),
+        encode_document({"topic_id": "id", "made_epoch": "x"}),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_nothing(data: bytes) -> None:
+    files = holding(meta=data)
+    with pytest.raises(CheckpointError, match=PARTITION_META):
+        read_meta(files, "/d")
+    assert meta_or_none(files, "/d") is None
+    assert meta_or_none(holding(), "/d") is None
+
+
+def test_a_disk_that_cannot_be_read_is_not_taken_for_a_file_that_is_not_there() -> None:
+    files = holding(meta=encode_meta(TP, META))
+    files.fail("read", "/d", times=None)
+    with pytest.raises(OSError):
+        meta_or_none(files, "/d")
+    with pytest.raises(OSError):
+        never_was_a_log(files, "/d")
+
+
+@pytest.mark.parametrize(
+    ("contents", "never"),
+    [
+        ({}, True),
+        ({"meta": b""}, True),
+        ({"meta": b"", "log": b"", "index": b"x"}, True),
+        ({"log": b"x"}, False),
+        ({"meta": b"", "log": b"x"}, False),
+        ({"meta": encode_meta(TP, META)}, False),
+        ({"meta": encode_meta(TP, PartitionMeta()), "log": b""}, True),
+    ],
+)
+def test_what_names_no_topic_and_holds_no_byte_never_was_a_log(
+    contents: dict[str, bytes], never: bool
+) -> None:
+    assert never_was_a_log(holding(**contents), "/d") is never
