@@ -176,6 +176,9 @@ SWITCHES: dict[str, Ablation] = {
     "log.sync_before_swap": Ablation(
         ("power_in_a_swap",), DIR_MOVES | {"clients": 3, "linger_ms": 0, "sync_s": 0.02}
     ),
+    "log.tell_topics_apart": Ablation(
+        ("topic_made_again", "disk_read_only"), {"log_dirs": 2, "flush": "commit", "brokers": 3}
+    ),
     "log.mark_moved": Ablation(("power_in_a_swap",), DIR_MOVES),
     "log.check_clock": Ablation(
         ("clock_leap", "kill_one"), {"segment_bytes": 2048, "retention_ms": 86_000_000}

@@ -82,6 +82,14 @@ class LeavesUnmarked(LogSafeguards):
         return False
 
 
+class OneNameOneLog(LogSafeguards):
+    """Two logs of one name are taken for copies of one log, also if their topics differ."""
+
+    def tells_topics_apart(self) -> bool:
+        """Return that it does not."""
+        return False
+
+
 class BelievingClock(CheckedClock):
     """A leap of one wall clock is believed."""
 
@@ -293,6 +301,7 @@ UNSAFE: dict[str, LogSafeguards] = {
     "vouch_since_made": VouchesSinceAnyLoss(),
     "sync_before_swap": CopiesUnsynced(),
     "mark_moved": LeavesUnmarked(),
+    "tell_topics_apart": OneNameOneLog(),
     "check_clock": WallClockBelieved(),
     "remember_producers": Remembering(NobodyRemembered),
     "remember_five_batches": Remembering(FourRemembered),

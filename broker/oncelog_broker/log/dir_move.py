@@ -97,6 +97,10 @@ class Household(Protocol):
         """Return the epoch of the broker's newest registration."""
         ...
 
+    def count_made(self) -> int:
+        """Return which of the logs it is that this process makes now."""
+        ...
+
 
 class MoveEndedError(Exception):
     """The move does not go on; the text says why."""
@@ -126,7 +130,7 @@ class DirMove:
         self._house = house
         self._pace = pace
         self._safeguards = safeguards
-        self._made_epoch = house.broker_epoch
+        self._made_epoch, self._made_number = house.broker_epoch, house.count_made()
         self._marked = False
         self._held = False
 
@@ -211,7 +215,7 @@ class DirMove:
         self._check()
         self._demand_free_name()
         self.future.begin()
-        meta = PartitionMeta(self.log.topic_id, self._made_epoch)
+        meta = PartitionMeta(self.log.topic_id, self._made_epoch, self._made_number)
         data = encode_meta(self.topic_partition, meta)
         await on_disk(self.target, _make_copy, self._files, self.future.directory, data)
 

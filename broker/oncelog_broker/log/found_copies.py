@@ -14,6 +14,8 @@ Rules:
 - a copy in the making (``-future``) never counts, and goes;
 - nor does what was made for a log and never became one (``partition_meta``), which goes beside
   another copy: disks without room may leave one in each directory;
+- of copies of different topics of one name, those go that are surely older [D18]: their topics
+  were deleted while their directories were offline;
 - any other log in two directories stops the start: neither copy is known to be the good one.
 """
 
@@ -25,7 +27,7 @@ from dataclasses import dataclass, field
 
 from oncelog_broker.log.dir_making import LogDirError
 from oncelog_broker.log.move_marks import NOWHERE, is_future, is_swapped, read_moved
-from oncelog_broker.log.partition_meta import never_was_a_log
+from oncelog_broker.log.partition_meta import PartitionMeta, meta_or_none, never_was_a_log
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.files import Files
 
@@ -45,6 +47,10 @@ class FoundLogs:
     """Logs are in directories of these names."""
     doomed: list[str] = field(default_factory=list)
     """These names are of no log, and go."""
+    metas: dict[TopicPartition, PartitionMeta] = field(default_factory=dict)
+    """Copies of logs that are in two directories say this of themselves."""
+    outlived: dict[TopicPartition, str] = field(default_factory=dict)
+    """Logs of deleted topics are in directories of these names, and go."""
     moved: dict[TopicPartition, str] = field(default_factory=dict)
     """These logs go, or went, to the directories with these ids."""
     swapped: set[TopicPartition] = field(default_factory=set)
@@ -93,19 +99,21 @@ def in_two_directories(found: Sequence[FoundLogs]) -> set[TopicPartition]:
 
 
 def look_closer(files: Files, found: FoundLogs, doubled: set[TopicPartition]) -> None:
-    """Note which directories of ``doubled`` logs never became a log: they go. Runs in a thread.
-    Raises OSError."""
+    """Note what copies of ``doubled`` logs say of themselves. What never became a log goes. Runs
+    in a thread. Raises OSError."""
     for topic_partition in sorted(doubled & found.names.keys()):
+        directory = f"{found.path}/{found.names[topic_partition]}"
+        found.metas[topic_partition] = meta_or_none(files, directory) or PartitionMeta()
         # Who has a mark of a move was a log.
         if topic_partition in found.moved or topic_partition in found.swapped:
             continue
-        if never_was_a_log(files, f"{found.path}/{found.names[topic_partition]}"):
+        if never_was_a_log(files, directory):
             found.doomed.append(found.names.pop(topic_partition))
 
 
-def sort_out(found: Sequence[FoundLogs]) -> dict[TopicPartition, str]:
+def sort_out(found: Sequence[FoundLogs], *, by_topic: bool = True) -> dict[TopicPartition, str]:
     """Note in ``found`` which copies count; return the logs that are away, with the paths of the
-    copies that lie here.
+    copies that lie here. ``by_topic``: those of deleted topics are known as such [D18].
 
     Raises LogDirError for a log in two directories of which neither is known to be the good one.
     """
@@ -115,7 +123,8 @@ def sort_out(found: Sequence[FoundLogs]) -> dict[TopicPartition, str]:
             places.setdefault(topic_partition, []).append(logs)
     here = {logs.directory_id for logs in found}
     away: dict[TopicPartition, str] = {}
-    for topic_partition, copies in places.items():
+    for topic_partition, every_copy in places.items():
+        copies = _not_outlived(topic_partition, every_copy) if by_topic else every_copy
         if len(copies) == 1 and topic_partition not in copies[0].moved:
             continue
         gone = {each for logs in found for each in logs.strays.get(topic_partition, ())}
@@ -130,6 +139,22 @@ def sort_out(found: Sequence[FoundLogs]) -> dict[TopicPartition, str]:
             counts.away[topic_partition] = counts.names.pop(topic_partition)
             away[topic_partition] = f"{counts.path}/{counts.away[topic_partition]}"
     return away
+
+
+def _not_outlived(topic_partition: TopicPartition, copies: list[FoundLogs]) -> list[FoundLogs]:
+    """Return the copies that are not surely of a deleted topic; the others go [D18]."""
+    if len(copies) == 1:
+        return copies
+    metas = [logs.metas.get(topic_partition, PartitionMeta()) for logs in copies]
+    left = []
+    for logs, meta in zip(copies, metas, strict=True):
+        if any(meta.is_outlived_by(other) for other in metas):
+            logs.outlived[topic_partition] = logs.names.pop(topic_partition)
+            logs.moved.pop(topic_partition, None)
+            logs.swapped.discard(topic_partition)
+        else:
+            left.append(logs)
+    return left
 
 
 def _the_one(

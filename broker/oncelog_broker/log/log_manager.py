@@ -163,6 +163,7 @@ class LogManager:
         """They take logs from one directory to another."""
         self._away: dict[TopicPartition, str] = {}
         """These logs are in directories that are not here; older copies of them lie there."""
+        self._made_count = 0
 
     def _make_dirs(self) -> list[LogDir]:
         config = self._config
@@ -316,7 +317,8 @@ class LogManager:
             except OSError as error:
                 log_dir.fail("load", error)
                 del found[log_dir]
-        self._away = sort_out(list(found.values()))
+        by_topic = self._safeguards.tells_topics_apart()
+        self._away = sort_out(list(found.values()), by_topic=by_topic)
         for topic_partition, path in self._away.items():
             logger.error("log_away", partition=topic_partition, path=path)
         return found
@@ -329,12 +331,19 @@ class LogManager:
                 if log is None or not log.log_dir.online:
                     self._away[topic_partition] = path
                     continue
-                doomed = f"{log_dir.path}/{self._doomed_name(topic_partition)}"
                 try:
-                    await log_dir.jobs.run(put_aside, self._files, path, doomed)
-                    await log_dir.jobs.run(self._files.remove_tree_now, doomed)
+                    await self._remove_copy(log_dir, topic_partition, name)
                 except OSError as error:
                     log_dir.fail("load", error)
+
+    async def _remove_copy(
+        self, log_dir: LogDir, topic_partition: TopicPartition, name: str
+    ) -> None:
+        """Remove a directory, such that a crash meanwhile leaves none that looks like a log.
+        Raises OSError."""
+        doomed = f"{log_dir.path}/{self._doomed_name(topic_partition)}"
+        await log_dir.jobs.run(put_aside, self._files, f"{log_dir.path}/{name}", doomed)
+        await log_dir.jobs.run(self._files.remove_tree_now, doomed)
 
     async def _give_up_lost(self, found: Mapping[LogDir, FoundLogs]) -> None:
         """Put aside the copies of logs that went to a directory which is gone for good. What
@@ -384,6 +393,9 @@ class LogManager:
             progress.found(len(names))
             for name in found.doomed:
                 await jobs.run(self._files.remove_tree_now, f"{log_dir.path}/{name}")
+            for tp, name in found.outlived.items():
+                logger.warning("old_copy_removed", partition=tp, path=f"{log_dir.path}/{name}")
+                await self._remove_copy(log_dir, tp, name)
             for tp in found.stays:
                 await jobs.run(remove_moved, self._files, f"{log_dir.path}/{names[tp]}")
             points, starts, marks, rows = log_dir.read_checkpoints()
@@ -596,7 +608,7 @@ class LogManager:
 
     def _write_meta(self, log: PartitionLog) -> None:
         tp = log.topic_partition
-        said = PartitionMeta(log.topic_id, log.made_epoch)
+        said = PartitionMeta(log.topic_id, log.made_epoch, self.count_made())
         try:
             meta = self._files.open(f"{log.directory}/{PARTITION_META}", create=True)
             if meta.size():
@@ -664,6 +676,11 @@ class LogManager:
     def broker_epoch(self) -> int:
         """Return the epoch of the broker's newest registration."""
         return self.continuity.broker_epoch
+
+    def count_made(self) -> int:
+        """Return which of the logs it is that this process makes now, counted from 1 [D18]."""
+        self._made_count += 1
+        return self._made_count
 
     def set_high_watermark_source(self, source: Callable[[], dict[TopicPartition, int]]) -> None:
         """Take high watermarks from ``source`` from now on, for checkpoints and retention."""

@@ -4,6 +4,9 @@ Owns that file. Rules:
 
 - it is written when the log is made, and synced with its first sync round. A power cut may take
   what that round had not covered: a file that cannot be read says nothing;
+- it says when this broker made the log: under which broker epoch, and as which of the logs that
+  one process made. A controller names the topics of one name in their order, so the log that was
+  made last is of the newest topic [D18];
 - a directory that names no topic, and has no byte in a segment, never was a log: a disk without
   room, or a crash, came between its making and its first sync.
 """
@@ -32,6 +35,18 @@ class PartitionMeta(NamedTuple):
     """It is empty when nobody knows."""
     made_epoch: int = NO_EPOCH
     """The log was made here under this broker epoch; -1: before logs knew it."""
+    made_number: int = 0
+    """It counts what one process made; 0: before logs knew it."""
+
+    def is_outlived_by(self, other: PartitionMeta) -> bool:
+        """Return whether the topic was surely deleted before this broker made the ``other`` log of
+        that name [D18]."""
+        return (
+            "" not in (self.topic_id, other.topic_id)
+            and self.topic_id != other.topic_id
+            and self.made_epoch != NO_EPOCH
+            and (self.made_epoch, self.made_number) < (other.made_epoch, other.made_number)
+        )
 
 
 def encode_meta(topic_partition: TopicPartition, meta: PartitionMeta) -> bytes:
@@ -50,7 +65,11 @@ def read_meta(files: Files, directory: str) -> PartitionMeta:
     data = files.read_bytes(f"{directory}/{PARTITION_META}")
     try:
         said = decode_document(PARTITION_META, data)
-        return PartitionMeta(str(said["topic_id"]), int(said.get("made_epoch", NO_EPOCH)))
+        return PartitionMeta(
+            str(said["topic_id"]),
+            int(said.get("made_epoch", NO_EPOCH)),
+            int(said.get("made_number", 0)),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{PARTITION_META}: {error!r}") from error
 

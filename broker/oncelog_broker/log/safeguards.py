@@ -51,6 +51,11 @@ class LogSafeguards:
         """Return whether a log that goes to another directory says so where it was."""
         return True
 
+    def tells_topics_apart(self) -> bool:
+        """Return whether a start knows the log of a deleted topic beside one of the topic that has
+        its name now [D18]."""
+        return True
+
     def syncs_before_swap(self) -> bool:
         """Return whether the copy of a log is synced before it takes the log's place."""
         return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from oncelog_broker.log.checkpoint import PARTITION_META
@@ -14,6 +16,7 @@ from oncelog_broker.log.found_copies import (
     sort_out,
 )
 from oncelog_broker.log.move_marks import SwapMark, future_name, write_moved, write_swap
+from oncelog_broker.log.partition_meta import PartitionMeta
 from oncelog_protocol.types import TopicPartition
 from oncelog_testing.memory.files import MemoryFiles
 
@@ -136,3 +139,39 @@ def test_a_directory_that_never_became_a_log_is_no_copy() -> None:
     look_closer(files, a, doubled)
     assert (a.names, a.doomed) == ({}, ["t-0"])
     assert not sort_out([a, b])
+
+
+def of_topic(path: str, topic_id: str, epoch: int, number: int, **marks: Any) -> FoundLogs:
+    found = copy(path, **marks)
+    found.metas[TP] = PartitionMeta(topic_id, epoch, number)
+    return found
+
+
+@pytest.mark.parametrize("made", [(9, 1), (10, 1)])
+def test_a_log_of_a_deleted_topic_goes_beside_one_that_was_made_later(
+    made: tuple[int, int],
+) -> None:
+    old = of_topic("/a", "deleted", *made)
+    # The newer log has moved since: without the topics it would pass for a copy of the older one.
+    assert counting(old, of_topic("/b", "made again", 10, 2, swapped=True)) == ["/b"]
+    assert (old.outlived, old.stale) == ({TP: "t-0"}, {})
+
+
+def test_a_log_of_a_deleted_topic_says_nothing_of_where_the_newer_one_is() -> None:
+    old = of_topic("/a", "deleted", 9, 1, moved_to="/c")
+    here, there = of_topic("/b", "made again", 10, 1, moved_to="/c"), FoundLogs("/c", "/c")
+    assert counting(old, here, there) == ["/b"]
+    assert (here.stays, old.outlived, old.moved) == ([TP], {TP: "t-0"}, {})
+    old, here = of_topic("/a", "deleted", 9, 1), of_topic("/b", "made again", 10, 1, moved_to="/c")
+    assert sort_out([old, here]) == {TP: "/b/t-0"}
+    assert (here.away, old.outlived) == ({TP: "t-0"}, {TP: "t-0"})
+
+
+@pytest.mark.parametrize(
+    "other", [("id", 10, 1), ("", 10, 1), ("other", -1, 1), ("other", 10, 2)], ids=str
+)
+def test_where_nobody_knows_which_topic_is_the_newer_the_start_stops(
+    other: tuple[str, int, int],
+) -> None:
+    with pytest.raises(LogDirError, match="t-0 is in /a and in /b"):
+        sort_out([of_topic("/a", "id", 10, 2), of_topic("/b", *other)])

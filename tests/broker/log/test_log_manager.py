@@ -287,6 +287,38 @@ async def test_what_creations_left_on_full_disks_does_not_stop_the_next_start() 
     await logs.stop(clean=False)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_directory_that_is_back_holds_a_log_whose_topic_was_made_again(
+    restarted: bool,
+) -> None:
+    """The broker is not told so. It made the other log later, so the other topic is the newer."""
+    files = MemoryFiles()
+    logs = await started(files)
+    logs.continuity.registered(10)
+    log = logs.create(TP, "deleted", logs.default_config)
+    await append(log, b"old")
+    failed, other = log.log_dir, next(each for each in logs.dirs if each is not log.log_dir)
+    files.fail("rename", f"{failed.path}/{TP}", times=None)
+    with pytest.raises(StorageError):
+        await logs.delete(TP)
+    assert not failed.online
+    if restarted:
+        await logs.stop(broker_epoch=10)
+        logs = await started(files, dirs=(other.path,))
+        logs.continuity.registered(20)
+    again = logs.create(TP, "made again", logs.default_config)
+    assert again.directory == f"{other.path}/{TP}"
+    await append(again, b"new")
+    await logs.stop(clean=False)
+    files.heal()
+    logs = await started(files)
+    found = logs.get(TP)
+    assert found is not None
+    assert (found.topic_id, values_in(found)) == ("made again", [b"new"])
+    assert files.list_dir(failed.path).count(str(TP)) == 0
+    await logs.stop(clean=False)
+
+
 async def test_without_recovery_points_committed_records_count_as_synced() -> None:
     for damage in (b"", b"\0" * 50, None):
         files = MemoryFiles()

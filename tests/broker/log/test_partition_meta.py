@@ -16,7 +16,7 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_testing.memory.files import MemoryFiles
 
 TP = TopicPartition("t", 0)
-META = PartitionMeta("id", 7)
+META = PartitionMeta("id", 7, 3)
 SEGMENT = f"{30:020d}.log"
 
 
@@ -33,7 +33,29 @@ def test_what_was_written_is_read() -> None:
     files = holding(meta=encode_meta(TP, META))
     assert read_meta(files, "/d") == meta_or_none(files, "/d") == META
     before_logs_knew_epochs = holding(meta=encode_document({"topic_id": "id"}))
-    assert read_meta(before_logs_knew_epochs, "/d") == PartitionMeta("id", -1)
+    assert read_meta(before_logs_knew_epochs, "/d") == PartitionMeta("id", -1, 0)
+    before_logs_were_counted = holding(meta=encode_document({"topic_id": "id", "made_epoch": 7}))
+    assert read_meta(before_logs_were_counted, "/d") == PartitionMeta("id", 7, 0)
+
+
+@pytest.mark.parametrize(
+    ("other", "outlives"),
+    [
+        (PartitionMeta("other", 7, 4), True),
+        (PartitionMeta("other", 8, 1), True),
+        (PartitionMeta("other", 7, 3), False),
+        (PartitionMeta("other", 6, 9), False),
+        (PartitionMeta("id", 8, 1), False),
+        (PartitionMeta("", 8, 1), False),
+        (PartitionMeta(), False),
+    ],
+)
+def test_what_was_made_later_for_another_topic_outlives(
+    other: PartitionMeta, outlives: bool
+) -> None:
+    assert META.is_outlived_by(other) is outlives
+    assert not META._replace(made_epoch=-1).is_outlived_by(other)
+    assert not META._replace(topic_id="").is_outlived_by(other)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +67,7 @@ def test_what_was_written_is_read() -> None:
         encode_document({"version": 1}),
         encode_document({"topic_id": "id", "made_epoch": None}),
         encode_document({"topic_id": "id", "made_epoch": "x"}),
+        encode_document({"topic_id": "id", "made_number": "x"}),
     ],
 )
 def test_a_file_that_cannot_be_read_says_nothing(data: bytes) -> None:
