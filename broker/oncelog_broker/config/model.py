@@ -100,7 +100,7 @@ class BrokerConfig(BaseModel):
     """The broker stands in this rack. Replicas of a partition are spread over racks."""
     log_dirs: list[str] = Field(min_length=1)
     """The logs are kept in these directories, on different disks as a rule. New replicas go where
-    there are fewest; a directory that fails takes only its own replicas along."""
+    there is most room for each; a directory that fails takes only its own replicas along."""
     listeners: list[ListenerConfig] = Field(
         default=[ListenerConfig(name="internal"), ListenerConfig(name="external")], min_length=1
     )
