@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from oncelog_broker.log.checkpoint import encode_document
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.partition_meta import PartitionMeta, encode_meta
 from oncelog_broker.log.recovery import LoadedLog, load_log
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.records.builder import encode_batch
@@ -133,7 +133,7 @@ def make_log(
     log_dir.logs[topic_partition] = log
     meta = files.open(f"{directory}/partition.json", create=True)
     if not meta.size():
-        meta.append([encode_document({"topic_id": "topic-id"})])
+        meta.append([encode_meta(topic_partition, PartitionMeta("topic-id"))])
     log.created(meta)
     sync(log)
     return log

@@ -27,7 +27,8 @@ from dataclasses import dataclass, field
 
 from oncelog_broker.log.dir_making import LogDirError
 from oncelog_broker.log.move_marks import NOWHERE, is_future, is_swapped, read_moved
-from oncelog_broker.log.partition_meta import PartitionMeta, meta_or_none, never_was_a_log
+from oncelog_broker.log.partition_meta import PartitionMeta, known_meta, never_was_a_log
+from oncelog_broker.log.segment import log_sizes
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.files import Files
 
@@ -90,12 +91,7 @@ def look(files: Files, path: str, directory_id: str) -> FoundLogs:
 
 def in_two_directories(found: Sequence[FoundLogs]) -> set[TopicPartition]:
     """Return the logs that are in more than one directory."""
-    seen: set[TopicPartition] = set()
-    doubled: set[TopicPartition] = set()
-    for logs in found:
-        doubled |= seen & logs.names.keys()
-        seen |= logs.names.keys()
-    return doubled
+    return {tp for tp, copies in _places(found).items() if len(copies) > 1}
 
 
 def look_closer(files: Files, found: FoundLogs, doubled: set[TopicPartition]) -> None:
@@ -103,11 +99,12 @@ def look_closer(files: Files, found: FoundLogs, doubled: set[TopicPartition]) ->
     in a thread. Raises OSError."""
     for topic_partition in sorted(doubled & found.names.keys()):
         directory = f"{found.path}/{found.names[topic_partition]}"
-        found.metas[topic_partition] = meta_or_none(files, directory) or PartitionMeta()
+        meta = found.metas[topic_partition] = known_meta(files, directory)
         # Who has a mark of a move was a log.
         if topic_partition in found.moved or topic_partition in found.swapped:
             continue
-        if never_was_a_log(files, directory):
+        sizes = log_sizes(files, directory, files.list_dir(directory))
+        if never_was_a_log(meta, sizes.values()):
             found.doomed.append(found.names.pop(topic_partition))
 
 
@@ -117,13 +114,9 @@ def sort_out(found: Sequence[FoundLogs], *, by_topic: bool = True) -> dict[Topic
 
     Raises LogDirError for a log in two directories of which neither is known to be the good one.
     """
-    places: dict[TopicPartition, list[FoundLogs]] = {}
-    for logs in found:
-        for topic_partition in logs.names:
-            places.setdefault(topic_partition, []).append(logs)
     here = {logs.directory_id for logs in found}
     away: dict[TopicPartition, str] = {}
-    for topic_partition, every_copy in places.items():
+    for topic_partition, every_copy in _places(found).items():
         copies = _not_outlived(topic_partition, every_copy) if by_topic else every_copy
         if len(copies) == 1 and topic_partition not in copies[0].moved:
             continue
@@ -141,11 +134,20 @@ def sort_out(found: Sequence[FoundLogs], *, by_topic: bool = True) -> dict[Topic
     return away
 
 
+def _places(found: Sequence[FoundLogs]) -> dict[TopicPartition, list[FoundLogs]]:
+    """Return where the copies of each log are."""
+    places: dict[TopicPartition, list[FoundLogs]] = {}
+    for logs in found:
+        for topic_partition in logs.names:
+            places.setdefault(topic_partition, []).append(logs)
+    return places
+
+
 def _not_outlived(topic_partition: TopicPartition, copies: list[FoundLogs]) -> list[FoundLogs]:
     """Return the copies that are not surely of a deleted topic; the others go [D18]."""
     if len(copies) == 1:
         return copies
-    metas = [logs.metas.get(topic_partition, PartitionMeta()) for logs in copies]
+    metas = [logs.metas[topic_partition] for logs in copies]
     left = []
     for logs, meta in zip(copies, metas, strict=True):
         if any(meta.is_outlived_by(other) for other in metas):

@@ -38,7 +38,7 @@ from oncelog_broker.log.load_progress import LoadProgress
 from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.move_marks import SwapMark, read_swap, remove_moved, remove_swap
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.partition_meta import PartitionMeta, encode_meta, meta_or_none
+from oncelog_broker.log.partition_meta import PartitionMeta, encode_meta, known_meta
 from oncelog_broker.log.recovery import LoadedLog, load_log
 from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_broker.log.scrubber import Scrubber
@@ -311,7 +311,7 @@ class LogManager:
             except OSError as error:
                 log_dir.fail("load", error)
         doubled = in_two_directories(list(found.values()))
-        for log_dir, logs in list(found.items()) if doubled else ():
+        for log_dir, logs in list(found.items()):
             try:
                 await log_dir.jobs.run(look_closer, self._files, logs, doubled)
             except OSError as error:
@@ -581,13 +581,13 @@ class LogManager:
             return
         doomed = f"{path.rpartition('/')[0]}/{self._doomed_name(topic_partition)}"
         try:
-            meta = meta_or_none(self._files, path)
-            if meta is None or meta.topic_id != topic_id:
-                self._files.rename(path, doomed)
+            if known_meta(self._files, path).topic_id == topic_id:
+                raise StorageError(
+                    f"{topic_partition} was moved from {path} to one that is not here"
+                )
+            self._files.rename(path, doomed)
         except OSError as error:
             raise StorageError(f"{path}: {error}") from error
-        if meta is not None and meta.topic_id == topic_id:
-            raise StorageError(f"{topic_partition} was moved from {path} to one that is not here")
         del self._away[topic_partition]
 
     def _roomiest(self) -> LogDir:

@@ -13,6 +13,7 @@ Owns that file. Rules:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from oncelog_broker.log.checkpoint import (
@@ -21,7 +22,6 @@ from oncelog_broker.log.checkpoint import (
     decode_document,
     encode_document,
 )
-from oncelog_broker.log.segment import LOG_SUFFIX, base_offsets, file_name
 from oncelog_protocol.types import NO_EPOCH, TopicPartition
 from oncelog_runtime.files import Files
 
@@ -74,18 +74,16 @@ def read_meta(files: Files, directory: str) -> PartitionMeta:
         raise CheckpointError(f"{PARTITION_META}: {error!r}") from error
 
 
-def meta_or_none(files: Files, directory: str) -> PartitionMeta | None:
-    """Return what ``directory`` says of itself; None when it says nothing. Raises OSError."""
+def known_meta(files: Files, directory: str) -> PartitionMeta:
+    """Return what ``directory`` says of itself; one without a topic id when that cannot be read.
+    Raises OSError."""
     try:
         return read_meta(files, directory)
     except (CheckpointError, FileNotFoundError):
-        return None
+        return PartitionMeta()
 
 
-def never_was_a_log(files: Files, directory: str) -> bool:
-    """Return whether ``directory`` was made for a log, and never became one. Raises OSError."""
-    meta = meta_or_none(files, directory)
-    if meta is not None and meta.topic_id:
-        return False
-    bases = base_offsets(files.list_dir(directory))
-    return not any(files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases)
+def never_was_a_log(meta: PartitionMeta, log_sizes: Iterable[int]) -> bool:
+    """Return whether a directory was made for a log, and never became one. ``log_sizes`` are those
+    of its segments, in bytes."""
+    return not meta.topic_id and not any(log_sizes)

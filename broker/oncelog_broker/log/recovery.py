@@ -42,7 +42,7 @@ from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.index_file import Summary
 from oncelog_broker.log.load_progress import LoadProgress
 from oncelog_broker.log.open_segments import OpenSegments
-from oncelog_broker.log.partition_meta import PartitionMeta, read_meta
+from oncelog_broker.log.partition_meta import PartitionMeta, never_was_a_log, read_meta
 from oncelog_broker.log.producer_snapshots import ProducerSnapshots
 from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.log.refetch import ALL_OFFSETS, NOT_REFETCHING, read_mark, remove_mark
@@ -53,8 +53,8 @@ from oncelog_broker.log.segment import (
     FILE_SUFFIXES,
     LOG_SUFFIX,
     Segment,
-    base_offsets,
     file_name,
+    log_sizes,
 )
 from oncelog_protocol.limits import BATCH_HEADER_BYTES
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header, verify_crc
@@ -188,9 +188,9 @@ def load_log(
         truncated_at, log_start_offset = read_truncation(pool.files, directory, log_start_offset)
         recovery_point = min(recovery_point, truncated_at)
     meta = _read_meta(pool, directory, names, was_synced=recovery_point > 0)
-    bases = base_offsets(names)
-    sizes = [pool.files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases]
-    if not meta.topic_id and not any(sizes):
+    found = log_sizes(pool.files, directory, names)
+    bases, sizes = list(found), list(found.values())
+    if never_was_a_log(meta, sizes):
         return None
     if not clean and not recovery_point:
         _sync_names(pool, directory, names, rewrite)

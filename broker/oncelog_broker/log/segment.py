@@ -36,7 +36,7 @@ from oncelog_protocol.messages.log_description import IndexEntry
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_TIMESTAMP
-from oncelog_runtime.files import Buffer, File
+from oncelog_runtime.files import Buffer, File, Files
 from oncelog_runtime.structured_logging import get_logger
 
 logger = get_logger(__name__)
@@ -50,7 +50,7 @@ DELETED_SUFFIX = ".deleted"
 CLEANED_MARK = ".cleaned"
 """It stands in the names of files that compaction is writing, before the suffix: no data yet."""
 
-_LOG_NAME = re.compile(r"(\d{20})\.log")
+_LOG_NAME = re.compile(r"\d{20}\.log")
 
 PARKED_ENTRIES_MAX = 256
 """A parked index of at most so many entries stays in memory: 4 KiB, of about 1 MiB of log."""
@@ -64,9 +64,11 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-def base_offsets(names: Iterable[str]) -> list[int]:
-    """Return the base offsets of the segments of which the logs are among ``names``."""
-    return [int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name))]
+def log_sizes(files: Files, directory: str, names: Iterable[str]) -> dict[int, int]:
+    """Return how many bytes each segment has whose log is among ``names``, by base offset. Raises
+    OSError."""
+    logs = [name for name in names if _LOG_NAME.fullmatch(name)]
+    return {int(name.removesuffix(LOG_SUFFIX)): files.size(f"{directory}/{name}") for name in logs}
 
 
 class Segment:

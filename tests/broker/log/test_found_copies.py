@@ -25,7 +25,7 @@ TP = TopicPartition("t", 0)
 
 def copy(path: str, moved_to: str | None = None, *, swapped: bool = False) -> FoundLogs:
     """Return a directory whose id is its path, with one copy."""
-    found = FoundLogs(path, path, {TP: "t-0"})
+    found = FoundLogs(path, path, {TP: "t-0"}, metas={TP: PartitionMeta()})
     if moved_to is not None:
         found.moved[TP] = moved_to
     if swapped:
@@ -139,6 +139,18 @@ def test_a_directory_that_never_became_a_log_is_no_copy() -> None:
     look_closer(files, a, doubled)
     assert (a.names, a.doomed) == ({}, ["t-0"])
     assert not sort_out([a, b])
+
+
+def test_a_disk_that_cannot_be_read_does_not_say_that_there_never_was_a_log() -> None:
+    files = MemoryFiles("/d")
+    files.make_dirs("/d/t-0")
+    files.open(f"/d/t-0/{PARTITION_META}", create=True)
+    files.open(f"/d/t-0/{0:020d}.log", create=True)
+    found = look(files, "/d", "d")
+    files.fail("read", "/d", times=None)
+    with pytest.raises(OSError):
+        look_closer(files, found, {TP})
+    assert found.names == {TP: "t-0"}
 
 
 def of_topic(path: str, topic_id: str, epoch: int, number: int, **marks: Any) -> FoundLogs:

@@ -8,10 +8,11 @@ from oncelog_broker.log.checkpoint import PARTITION_META, CheckpointError, encod
 from oncelog_broker.log.partition_meta import (
     PartitionMeta,
     encode_meta,
-    meta_or_none,
+    known_meta,
     never_was_a_log,
     read_meta,
 )
+from oncelog_broker.log.segment import log_sizes
 from oncelog_protocol.types import TopicPartition
 from oncelog_testing.memory.files import MemoryFiles
 
@@ -31,7 +32,7 @@ def holding(**contents: bytes) -> MemoryFiles:
 
 def test_what_was_written_is_read() -> None:
     files = holding(meta=encode_meta(TP, META))
-    assert read_meta(files, "/d") == meta_or_none(files, "/d") == META
+    assert read_meta(files, "/d") == known_meta(files, "/d") == META
     before_logs_knew_epochs = holding(meta=encode_document({"topic_id": "id"}))
     assert read_meta(before_logs_knew_epochs, "/d") == PartitionMeta("id", -1, 0)
     before_logs_were_counted = holding(meta=encode_document({"topic_id": "id", "made_epoch": 7}))
@@ -74,17 +75,14 @@ def test_a_file_that_cannot_be_read_says_nothing(data: bytes) -> None:
     files = holding(meta=data)
     with pytest.raises(CheckpointError, match=PARTITION_META):
         read_meta(files, "/d")
-    assert meta_or_none(files, "/d") is None
-    assert meta_or_none(holding(), "/d") is None
+    assert known_meta(files, "/d") == known_meta(holding(), "/d") == PartitionMeta()
 
 
 def test_a_disk_that_cannot_be_read_is_not_taken_for_a_file_that_is_not_there() -> None:
     files = holding(meta=encode_meta(TP, META))
     files.fail("read", "/d", times=None)
     with pytest.raises(OSError):
-        meta_or_none(files, "/d")
-    with pytest.raises(OSError):
-        never_was_a_log(files, "/d")
+        known_meta(files, "/d")
 
 
 @pytest.mark.parametrize(
@@ -102,4 +100,6 @@ def test_a_disk_that_cannot_be_read_is_not_taken_for_a_file_that_is_not_there() 
 def test_what_names_no_topic_and_holds_no_byte_never_was_a_log(
     contents: dict[str, bytes], never: bool
 ) -> None:
-    assert never_was_a_log(holding(**contents), "/d") is never
+    files = holding(**contents)
+    sizes = log_sizes(files, "/d", files.list_dir("/d"))
+    assert never_was_a_log(known_meta(files, "/d"), sizes.values()) is never
