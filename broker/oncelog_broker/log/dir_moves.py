@@ -69,6 +69,8 @@ class DirMoves:
         """Logs of these partitions are to be made there."""
         self._beginning = 0
         """So many wishes have yet to become moves."""
+        self._ending = 0
+        """So many moves are to end, and what they have copied is to go."""
         self._lanes: dict[tuple[str, str], asyncio.Lock] = {}
         self._on_moved: Callable[[PartitionLog], None] | None = None
         self.done = 0
@@ -162,7 +164,7 @@ class DirMoves:
     @property
     def is_idle(self) -> bool:
         """Return whether nothing moves, and nothing is left to tidy."""
-        return not self._moves and not self._beginning
+        return not (self._moves or self._beginning or self._ending)
 
     # ---- moves
 
@@ -226,8 +228,12 @@ class DirMoves:
         move, task = self._moves.get(topic_partition), self._running.get(topic_partition)
         if move is None or task is None:
             return
-        if not move.has_swapped:
-            task.cancel()
-        await asyncio.gather(asyncio.shield(task), return_exceptions=True)
-        if not move.has_swapped:
-            await move.drop_copy()
+        self._ending += 1
+        try:
+            if not move.has_swapped:
+                task.cancel()
+            await asyncio.gather(asyncio.shield(task), return_exceptions=True)
+            if not move.has_swapped:
+                await move.drop_copy()
+        finally:
+            self._ending -= 1

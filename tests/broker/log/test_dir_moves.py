@@ -161,6 +161,23 @@ async def test_another_target_and_a_change_of_mind() -> None:
     await logs.stop()
 
 
+async def test_a_move_that_is_taken_back_leaves_nothing_once_all_is_idle() -> None:
+    files = MemoryFiles(A, B)
+    logs = await started(files)
+    pace = HandPace()
+    logs.moves.go_by(pace, lambda log: None)
+    await a_log(logs, LARGE)
+    move(logs, B)
+    pace.room = LARGE
+    await eventually(lambda: any(each.size_bytes for each in logs.moves.under_way()))
+    move(logs, A)
+    async with asyncio.timeout(15):
+        while not logs.moves.is_idle:
+            await asyncio.sleep(0)  # every turn of the loop: it must not be idle too early
+    assert traces(files, B) == []
+    await logs.stop()
+
+
 async def test_one_move_at_a_time_for_each_pair_of_directories() -> None:
     files = MemoryFiles(A, B)
     logs = await started(files)
