@@ -141,8 +141,8 @@ sim-replay: setup ## SEEDS=100: the same trace hash three times, under three has
 ablations: setup ## every safeguard switched off, each to be caught; ends with one JSON line
 	@$(SIMULATION) ablations
 
-scenarios: setup ## the transcripts; REWRITE=1 writes what came out into them, and shows the difference
-	@REWRITE=$(REWRITE) $(BIN)/python -m pytest -q tests/scenarios
+scenarios: setup ## the transcripts; REWRITE=1 writes what came out, OTHER_SEEDS=20 plays them for 20 more seeds
+	@REWRITE=$(REWRITE) OTHER_SEEDS=$(OTHER_SEEDS) $(BIN)/python -m pytest -q tests/scenarios
 	@$(if $(REWRITE),git --no-pager diff tests/scenarios)
 
 golden: setup ## what every command prints; REWRITE=1 writes what came out into the files, and shows it

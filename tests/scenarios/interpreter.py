@@ -23,7 +23,7 @@ from scenarios import (
 )
 from scenarios.grammar import Call, CommandError, parse_call
 from scenarios.transcript import Command, ScenarioError, Step, Transcript
-from scenarios.world import World
+from scenarios.world import SEED, World
 from simulation.invariants import InvariantViolation
 from simulation.loop import SimulationError
 
@@ -46,10 +46,11 @@ LINES_SHOWN = 25
 """The product's warnings that follow a failure."""
 
 
-def check(transcript: Transcript, *, without: str = "") -> None:
+def check(transcript: Transcript, *, without: str = "", seed: str = SEED) -> None:
     """Run it; every output must be what the scenario says.
 
     :param without: run with a rule of the product switched off: a name of ``ablations``.
+    :param seed: what is drawn follows from it; a scenario says the same for any seed.
     :raises ScenarioError: at the first step that differs or fails.
     """
 
@@ -57,7 +58,7 @@ def check(transcript: Transcript, *, without: str = "") -> None:
         if output != step.expected:
             raise transcript.mismatch(step, output)
 
-    _run(transcript, World(without), compare)
+    _run(transcript, World(without, seed), compare)
 
 
 def rewrite(transcript: Transcript) -> str:

@@ -1,7 +1,7 @@
 """Every scenario: the story holds, word for word, and it needs the rule that it tells of.
 
 ``make scenarios REWRITE=1`` rewrites what the scenarios print and shows the difference: commit it
-only when you understand it.
+only when you understand it. ``make scenarios OTHER_SEEDS=20`` plays each for so many other seeds.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from scenarios.transcript import ScenarioError, Transcript
 
 FOLDER = Path(__file__).parent
 SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.txt"))
+OTHER_SEEDS = [f"other-{number}" for number in range(int(os.environ.get("OTHER_SEEDS") or 1))]
+"""A scenario whose output follows from a delay that was drawn breaks with a change that has nothing
+to do with it."""
 
 NEEDED = [
     ("leader_failover", "truncate_on_divergence", "I2"),
@@ -66,6 +69,12 @@ def test_scenario(name: str) -> None:
         (FOLDER / f"{name}.txt").write_text(rewrite(transcript))
     else:
         check(transcript)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("seed", OTHER_SEEDS)
+def test_the_story_is_the_same_for_another_seed(name: str, seed: str) -> None:
+    check(read(name), seed=seed)
 
 
 @pytest.mark.parametrize(("name", "rule", "invariant"), NEEDED)

@@ -54,9 +54,14 @@ class ScenarioCluster(SimCluster):
     """Every setting of its brokers can be set."""
 
     def __init__(
-        self, loop: SimLoop, knobs: Knobs, settings: dict[str, Any], safeguards: dict[str, Any]
+        self,
+        loop: SimLoop,
+        knobs: Knobs,
+        settings: dict[str, Any],
+        safeguards: dict[str, Any],
+        seed: str,
     ) -> None:
-        super().__init__(loop, knobs, SeededEntropy(SEED), safeguards=safeguards)
+        super().__init__(loop, knobs, SeededEntropy(seed), safeguards=safeguards)
         self.settings = settings
 
     def config(self, broker_id: int) -> BrokerConfig:
@@ -80,9 +85,12 @@ class ScenarioCluster(SimCluster):
 class World:
     """The commands act on this. One for each run of a scenario."""
 
-    def __init__(self, without: str = "") -> None:
-        """:param without: a rule to switch off (see ``ablations``), to see the scenario fail."""
-        self.loop = SimLoop(SEED)
+    def __init__(self, without: str = "", seed: str = SEED) -> None:
+        """:param without: a rule to switch off (see ``ablations``), to see the scenario fail.
+        :param seed: everything that is drawn follows from it: delays, ids, keys.
+        """
+        self.loop = SimLoop(seed)
+        self.seed = seed
         self.without = without
         self.coverage = Coverage()
         self.events: list[HistoryEvent] = []
@@ -137,7 +145,7 @@ class World:
         knobs, others = _knobs(settings)
         safeguards = arguments(self.without) if self.without else {}
         self._cluster = cluster = ScenarioCluster(
-            self.loop, knobs, {**SETTINGS, **others}, safeguards
+            self.loop, knobs, {**SETTINGS, **others}, safeguards, self.seed
         )
         cluster.on_broker.append(self._hear_refusals)
         self._hear_writes()
