@@ -7,12 +7,12 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
 from oncelog_cli.local.cluster import LocalCluster
@@ -84,25 +84,24 @@ class Migrated:
 
     def forbidden(self) -> dict[str, bool]:
         """Return of every node whether nobody can read it, as one who is no broker sees it."""
-        client = KazooClient(self.zookeeper.server.address)
-        brokers = KazooClient(
-            self.zookeeper.server.address, auth_data=[("digest", "oncelog:a long password")]
-        )
-        for each in (client, brokers):
-            each.start()
+        address = self.zookeeper.server.address
+        stranger = KazooClient(address)
+        broker = KazooClient(address, auth_data=[("digest", "oncelog:a long password")])
+        clients = (stranger, broker)
         found: dict[str, bool] = {}
-        paths = [CHROOT]
-        while paths:
-            path = paths.pop()
-            paths += [f"{path}/{name}" for name in brokers.get_children(path)]
-            try:
-                client.get(path)
-                found[path] = False
-            except NoAuthError:
-                found[path] = True
-        for each in (client, brokers):
-            each.stop()
-            each.close()
+        try:
+            for each in clients:
+                each.start()
+            paths = [CHROOT]
+            while paths:
+                path = paths.pop()
+                with suppress(NoNodeError):  # the brokers go on meanwhile, and remove what is over
+                    paths += [f"{path}/{name}" for name in broker.get_children(path)]
+                    found[path] = not _may_read(stranger, path)
+        finally:
+            for each in clients:
+                each.stop()
+                each.close()
         return found
 
     async def controller(self) -> int:
@@ -118,6 +117,14 @@ class Migrated:
             while await self.controller() in (killed, -1):
                 await asyncio.sleep(0.1)
         await in_thread(self.cluster.start_broker, killed, DEADLINE_S)
+
+
+def _may_read(client: KazooClient, path: str) -> bool:
+    try:
+        client.get(path)
+    except NoAuthError:
+        return False
+    return True
 
 
 @asynccontextmanager
