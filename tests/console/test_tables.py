@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -42,6 +43,16 @@ async def test_schema_and_first_rows(kind: str) -> None:
     lines = form.text.splitlines()
     assert lines[:4] == ["id: int64", "name: string", "", "id=0, name=<b>0</b>"]
     assert len(lines) == 3 + 20
+
+
+async def test_a_library_that_crashes_as_the_interpreter_ends_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import atexit, os; atexit.register(os.abort)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    form = await Tables().form_of(parquet(TABLE))
+    assert form is not None
+    assert form.text.startswith("id: int64")
 
 
 async def test_what_is_no_table_or_a_broken_one() -> None:
