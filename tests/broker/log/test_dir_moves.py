@@ -68,6 +68,17 @@ async def moved(logs: LogManager) -> None:
     await eventually(lambda: logs.moves.is_idle)
 
 
+async def half_way(logs: LogManager) -> PartitionLog:
+    """Return a log of which a part is copied into B; no more of it is."""
+    pace = HandPace()
+    logs.moves.go_by(pace, lambda log: None)
+    log = await a_log(logs, LARGE)
+    move(logs, B)
+    pace.room = LARGE
+    await eventually(lambda: any(each.size_bytes for each in logs.moves.under_way()))
+    return log
+
+
 def traces(files: MemoryFiles, path: str) -> list[str]:
     return [name for name in files.list_dir(path) if name.startswith(str(TP))]
 
@@ -143,12 +154,7 @@ async def test_wishes_that_cannot_be_granted() -> None:
 async def test_another_target_and_a_change_of_mind() -> None:
     files = MemoryFiles(A, B, C)
     logs = await started(files, A, B, C)
-    pace = HandPace()
-    logs.moves.go_by(pace, lambda log: None)
-    log = await a_log(logs, LARGE)
-    move(logs, B)
-    pace.room = LARGE
-    await eventually(lambda: any(each.size_bytes for each in logs.moves.under_way()))
+    log = await half_way(logs)
     (future,) = logs.moves.under_way()
     assert (future.topic_partition, future.path, future.phase) == (TP, B, "copying")
     assert logs.moves.reserved_bytes(logs.dirs[1]) < log.size_bytes
@@ -164,12 +170,7 @@ async def test_another_target_and_a_change_of_mind() -> None:
 async def test_a_move_that_is_taken_back_leaves_nothing_once_all_is_idle() -> None:
     files = MemoryFiles(A, B)
     logs = await started(files)
-    pace = HandPace()
-    logs.moves.go_by(pace, lambda log: None)
-    await a_log(logs, LARGE)
-    move(logs, B)
-    pace.room = LARGE
-    await eventually(lambda: any(each.size_bytes for each in logs.moves.under_way()))
+    await half_way(logs)
     move(logs, A)
     async with asyncio.timeout(15):
         while not logs.moves.is_idle:
@@ -201,12 +202,7 @@ async def test_one_move_at_a_time_for_each_pair_of_directories() -> None:
 async def test_a_deleted_log_takes_its_copy_along() -> None:
     files = MemoryFiles(A, B)
     logs = await started(files)
-    pace = HandPace()
-    logs.moves.go_by(pace, lambda log: None)
-    await a_log(logs, LARGE)
-    move(logs, B)
-    pace.room = LARGE
-    await eventually(lambda: any(each.size_bytes for each in logs.moves.under_way()))
+    await half_way(logs)
     await logs.delete(TP)
     assert logs.moves.is_idle
     assert (traces(files, A), traces(files, B)) == ([], [])
@@ -217,12 +213,7 @@ async def test_a_deleted_log_takes_its_copy_along() -> None:
 async def test_a_directory_that_fails_takes_only_its_own_copy_along(failing: str) -> None:
     files = MemoryFiles(A, B)
     logs = await started(files)
-    pace = HandPace()
-    logs.moves.go_by(pace, lambda log: None)
-    log = await a_log(logs, LARGE)
-    move(logs, B)
-    pace.room = LARGE
-    await eventually(lambda: any(each.size_bytes for each in logs.moves.under_way()))
+    log = await half_way(logs)
     directory = logs.dirs[0 if failing == A else 1]
     directory.fail("test", OSError(errno.EIO, "gone"))
     await moved(logs)
