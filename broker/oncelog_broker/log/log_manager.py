@@ -312,6 +312,8 @@ class LogManager:
                 log_dir.fail("load", error)
         doubled = in_two_directories(list(found.values()))
         for log_dir, logs in list(found.items()):
+            if doubled.isdisjoint(logs.names):
+                continue
             try:
                 await log_dir.jobs.run(look_closer, self._files, logs, doubled)
             except OSError as error:
